@@ -28,7 +28,7 @@ from typing import Any
 
 import torch
 
-from . import _core
+from . import _core, _cublas
 from ._catalog import variants
 
 __all__ = ["disable", "enable", "stats"]
@@ -237,6 +237,8 @@ def enable(variant: str = "auto", min_flops: float = 0.0) -> Enabled:
     ------
     ValueError
         There is no such variant.
+    UnsupportedVariantError
+        The variant needs a library that is not installed.
     DeviceError
         This build of PyTorch or of sgemm_kernels cannot use the GPUs of this machine.
     """
@@ -256,6 +258,8 @@ def take_over(key: str, variant: str, min_flops: float, min_stack_flops: float) 
     names = [known.name for known in variants()]
     if variant not in names:
         raise ValueError(f"there is no variant {variant!r}: the variants are {', '.join(names)}")
+    if variant == _core._REFERENCE and key == "CUDA":
+        _cublas.load()
     with _lock:
         if _enabled is not None and _enabled[0] != key:
             disable()

@@ -641,6 +641,25 @@ def test_enable_nests():
     assert kernels("CUDA") == before
 
 
+def test_enable_loads_the_library_of_the_variant(monkeypatch):
+    if not torch.backends.cuda.is_built():
+        pytest.skip("this PyTorch has no CUDA")
+    before, loads = kernels("CUDA"), []
+    monkeypatch.setattr(ours._cublas, "load", lambda: loads.append(kernels("CUDA")))
+    with ours.enable("cublas"):
+        assert loads == [before]
+    with ours.enable("auto"):
+        assert loads == [before]
+
+    def missing():
+        raise _core.UnsupportedVariantError("no library")
+
+    monkeypatch.setattr(ours._cublas, "load", missing)
+    with pytest.raises(_core.UnsupportedVariantError, match="no library"):
+        ours.enable("cublas")
+    assert kernels("CUDA") == before
+
+
 def test_the_environment_enables():
     if not torch.backends.cuda.is_built():
         pytest.skip("this PyTorch has no CUDA")
@@ -857,6 +876,24 @@ def test_tensors_freed_right_after_the_call(random, taken_on_gpu):
         torch.full((300, 500), torch.nan, device="cuda")
         assert torch.allclose(product.double(), 4 * exact, atol=1e-3)
         assert torch.allclose(total.double(), 4 * exact + 1, atol=1e-3)
+
+
+@on_gpu
+def test_the_first_call_loads_cublas():
+    """In a new process, where nothing has opened the library."""
+    pytest.importorskip("cuda.pathfinder")
+    script = """
+        import torch
+        import sgemm_kernels.torch as ours
+        a = torch.eye(64, device="cuda")
+        {first}
+        assert torch.equal(a, first)
+        print(ours.stats())
+    """
+    operator = script.format(first="first = torch.ops.sgemm_kernels.mm(a, a, variant='cublas')")
+    assert printed_by(operator) == "{}"
+    enabled = script.format(first="ours.enable('cublas'); first = a @ a")
+    assert printed_by(enabled) == "{'mm': {'taken': 1}}"
 
 
 @on_gpu

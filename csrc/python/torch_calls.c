@@ -1,7 +1,9 @@
 #include "torch_calls.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "../core/device.h"
 #include "../torch/operators.h"
 #include "../torch/takeover.h"
 #include "exchange.h"
@@ -22,8 +24,41 @@ PyObject *torch_open(PyObject *module, PyObject *Py_UNUSED(ignored))
     return none_or_raise(module, &status);
 }
 
+/* Calls sgemm_kernels._cublas.load(). */
+static bool open_library(char *message)
+{
+#ifdef SGEMM_CUDA
+    if (cublas_is_open()) {
+        return true;
+    }
+#endif
+    const PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *const loader = PyImport_ImportModule("sgemm_kernels._cublas");
+    PyObject *const done = loader ? PyObject_CallMethod(loader, "load", NULL) : NULL;
+    const bool opened = done != NULL;
+    Py_XDECREF(loader);
+    Py_XDECREF(done);
+    if (!opened) {
+        PyObject *type, *error, *traceback;
+        PyErr_Fetch(&type, &error, &traceback);
+        PyObject *const text = error ? PyObject_Str(error) : NULL;
+        PyObject *const bytes = text ? PyUnicode_AsUTF8String(text) : NULL;
+        snprintf(message, TORCH_MESSAGE_BYTES, "%s",
+                 bytes ? PyBytes_AsString(bytes) : "the library cannot be loaded");
+        Py_XDECREF(bytes);
+        Py_XDECREF(text);
+        Py_XDECREF(type);
+        Py_XDECREF(error);
+        Py_XDECREF(traceback);
+        PyErr_Clear();
+    }
+    PyGILState_Release(state);
+    return opened;
+}
+
 PyObject *torch_register(PyObject *module, PyObject *Py_UNUSED(ignored))
 {
+    torch_open_library = open_library;
     const Status status = torch_add_operators();
     return none_or_raise(module, &status);
 }

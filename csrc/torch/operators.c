@@ -3,6 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../core/catalog.h"
+
+bool (*torch_open_library)(char *message);
+
 bool torch_read(TorchHandle handle, bool writes, TorchTensor *tensor)
 {
     int32_t dtype, kind, index;
@@ -145,6 +149,13 @@ static bool announce_write(TorchHandle out, char *message)
     return true;
 }
 
+/* Opens the library that the variant needs on this device, on its first use. */
+static bool open_library(const char *variant, int device, char *message)
+{
+    const Variant *const chosen = catalog_find(variant);
+    return device < 0 || !chosen || !variant_is_library(chosen) || torch_open_library(message);
+}
+
 /* Computes the product. Without an `out` among the arguments, stores a new tensor there. False with
  * the reason in `message`. */
 static bool compute(const Operator *op, Arguments *arguments, TorchProduct *product, char *message)
@@ -184,6 +195,9 @@ static bool compute(const Operator *op, Arguments *arguments, TorchProduct *prod
     if (torch_abi.string_data(arguments->variant, &variant) ||
         !torch_stream(product->A.device, &stream)) {
         snprintf(message, TORCH_MESSAGE_BYTES, "PyTorch did not give the variant or the stream");
+        return false;
+    }
+    if (!open_library(variant, product->A.device, message)) {
         return false;
     }
     if (op->has_out && !announce_write(arguments->out, message)) {

@@ -19,6 +19,10 @@ TorchHandle torch_new(TorchHandle like, const int64_t result[3], bool batched, c
 /* The stream in which PyTorch queues work on a GPU; NULL on the CPU. False if it is unknown. */
 bool torch_stream(int device, void **stream);
 
+/* Opens the library of the reference variant. False with the reason in
+ * message[TORCH_MESSAGE_BYTES]. Python sets it before an operator can be called. */
+extern bool (*torch_open_library)(char *message);
+
 /* Adds this package's kernels for the operators sgemm_kernels::*, whose schemas exist already, for
  * CPU tensors and for CUDA tensors. */
 Status torch_add_operators(void);
