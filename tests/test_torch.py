@@ -879,6 +879,40 @@ def test_tensors_freed_right_after_the_call(random, taken_on_gpu):
 
 
 @on_gpu
+@pytest.mark.parametrize(
+    "product",
+    [
+        "torch.ops.sgemm_kernels.mm(column, row)",
+        "column @ row",
+        "torch.addmm(row[0], column, row)",
+    ],
+)
+def test_idle_memory_of_the_package_makes_room_for_results(product):
+    script = f"""
+        import torch
+        import sgemm_kernels
+        import sgemm_kernels.torch as ours
+        class Bare:
+            def __init__(self, tensor):
+                self.__cuda_array_interface__ = tensor.__cuda_array_interface__
+        column, row = torch.ones(16384, 1, device="cuda"), torch.ones(1, 16384, device="cuda")
+        ours.enable()
+        torch.addmm(row[0, :8], column[:8], row[:, :8])  # loads the kernels
+        torch.cuda.synchronize()
+        sgemm_kernels.run("auto", Bare(column), Bare(row))  # 1 GiB, freed at once
+        torch.cuda.synchronize()
+        filler = torch.empty(torch.cuda.mem_get_info()[0] - 2**28, dtype=torch.uint8, device="cuda")
+        row = row[:, :8192]
+        ours.stats(reset=True)
+        result = {product}  # 512 MiB
+        print(result[-1, -1].item(), ours.stats())
+    """
+    printed = printed_by(script)
+    assert printed.startswith(("1.0", "2.0"))
+    assert "failed" not in printed
+
+
+@on_gpu
 def test_the_first_call_loads_cublas():
     """In a new process, where nothing has opened the library."""
     pytest.importorskip("cuda.pathfinder")

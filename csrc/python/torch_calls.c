@@ -190,9 +190,16 @@ static DlVersioned *new_tensor(int device, const int64_t result[3], bool batched
                      .shape = shape + first,
                      .strides = strides + first};
     DlVersioned *made = NULL;
-    if (exchange->allocate(&like, &made, NULL, ignore_error) != 0) {
+    for (int tries = 0; exchange->allocate(&like, &made, NULL, ignore_error) != 0; ++tries) {
         PyErr_Clear();
-        return NULL;
+        bool freed = false;
+        if (tries == 0) {
+            Py_BEGIN_ALLOW_THREADS freed = torch_free_idle(device);
+            Py_END_ALLOW_THREADS
+        }
+        if (!freed) {
+            return NULL;
+        }
     }
     *seen = (TorchTensor){.data = (char *)made->tensor.data + made->tensor.byte_offset,
                           .dims = made->tensor.dimensions,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../core/catalog.h"
+#include "../core/device.h"
 
 bool (*torch_open_library)(char *message);
 
@@ -38,18 +39,33 @@ void torch_free(TorchHandle handle)
     }
 }
 
+bool torch_free_idle(int device)
+{
+    const Device *const gpus = device < 0 ? NULL : device_kinds[DEVICE_CUDA];
+    if (gpus) {
+        gpus->give_idle_back();
+    }
+    return gpus != NULL;
+}
+
 TorchHandle torch_new(TorchHandle like, const int64_t result[3], bool batched, char *message)
 {
     const int64_t strides[3] = {result[1] * result[2], result[2], 1};
     const int first = batched ? 0 : 1;
     int32_t dtype, kind, index;
     TorchHandle tensor = NULL;
-    const bool made =
-        !torch_abi.dtype(like, &dtype) && !torch_abi.device_type(like, &kind) &&
-        !torch_abi.device_index(like, &index) &&
-        !torch_abi.empty(3 - first, result + first, strides + first, dtype, kind, index, &tensor);
-    if (made) {
-        return tensor;
+    if (!torch_abi.dtype(like, &dtype) && !torch_abi.device_type(like, &kind) &&
+        !torch_abi.device_index(like, &index)) {
+        const int device = kind == torch_abi.cuda() ? index : TORCH_CPU;
+        int32_t error;
+        int tries = 0;
+        do {
+            error = torch_abi.empty(3 - first, result + first, strides + first, dtype, kind, index,
+                                    &tensor);
+        } while (error && ++tries < 2 && torch_free_idle(device));
+        if (!error) {
+            return tensor;
+        }
     }
     const char *const text = torch_abi.last_error ? torch_abi.last_error() : NULL;
     if (text) {
