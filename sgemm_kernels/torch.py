@@ -28,7 +28,7 @@ from typing import Any
 
 import torch
 
-from . import _core
+from . import _core, _cublas
 from ._catalog import variants
 
 __all__ = ["disable", "enable", "stats"]
@@ -237,6 +237,8 @@ def enable(variant: str = "auto", min_flops: float = 0.0) -> Enabled:
     ------
     ValueError
         There is no such variant.
+    UnsupportedVariantError
+        The variant needs a library that is not installed.
     DeviceError
         This build of PyTorch or of sgemm_kernels cannot use the GPUs of this machine.
     """
@@ -256,14 +258,17 @@ def take_over(key: str, variant: str, min_flops: float, min_stack_flops: float) 
     names = [known.name for known in variants()]
     if variant not in names:
         raise ValueError(f"there is no variant {variant!r}: the variants are {', '.join(names)}")
+    if variant == _core._REFERENCE and key == "CUDA":
+        _cublas.load()
     with _lock:
         if _enabled is not None and _enabled[0] != key:
             disable()
         reduced = None if _precision_is_readable() else _precision_is_reduced
-        if _overrides is None:
-            _overrides = _override_products_with_scalars(key)
         try:
+            # First, because the overrides read these settings.
             _core._torch_start(key, variant, min_flops, min_stack_flops, reduced)
+            if _overrides is None:
+                _overrides = _override_products_with_scalars(key)
         except BaseException:
             disable()
             raise
@@ -321,8 +326,9 @@ def stats(reset: bool = False) -> dict[str, dict[str, int]]:
         ``"shape"`` (an error, or ``out`` is resized), ``"empty"``, ``"small"`` (fewer operations
         than ``min_flops``), ``"stack"`` (many small products), ``"tf32"`` (TF32 or another
         precision below float32 is allowed), ``"scalar"`` (``alpha`` or ``beta`` is complex),
-        ``"unsupported"`` (the variant does not run on that GPU), ``"failed"``
-        (``last_failure`` says why).
+        ``"overlap"`` (a stack whose ``out`` overlaps an operand), ``"unsupported"`` (the variant
+        does not run on that GPU), ``"failed"`` (``last_failure`` says why). ``"raised"`` counts
+        failures that may have changed an operand, so that the call raised an exception.
     """
     counts, _ = _core._torch_stats(reset)
     seen = {

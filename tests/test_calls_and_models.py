@@ -71,12 +71,16 @@ class TestCalls:
         def mm(A, B, out=None):
             return np.matmul(A, B, out=out)
 
+        def into(A, B, out):
+            mm(A, B, out)
+
+        operator = types.SimpleNamespace(default=mm, out=into)
         return types.SimpleNamespace(
             from_numpy=lambda X: types.SimpleNamespace(cuda=lambda: X),
             empty=lambda shape, device: np.empty(shape, np.float32),
             cuda=types.SimpleNamespace(synchronize=lambda: None),
             mm=mm,
-            ops=types.SimpleNamespace(sgemm_kernels=types.SimpleNamespace(mm=mm)),
+            ops=types.SimpleNamespace(sgemm_kernels=types.SimpleNamespace(mm=operator)),
         )
 
     def test_all_ways_are_checked_and_what_is_missing_is_told(self, calls, torch):
@@ -103,12 +107,15 @@ class TestCalls:
         assert "mm" in missing["of_operators"]
 
     def test_an_error_of_one_way_leaves_the_others(self, calls, torch):
-        torch.ops.sgemm_kernels.mm = lambda A, B, out=None: None if out is not None else A @ B
+        def fails(A, B, out):
+            raise RuntimeError("no kernel")
+
+        torch.ops.sgemm_kernels.mm.out = fails
         missing = {}
         found = {"torch": torch, "operators": Operators()}
         rows = calls.rows_at(16, calls.QUEUE, found, 0.0, missing)
         assert {calls.OPERATOR, calls.ENABLED, calls.ENABLED_OUT} <= {row["way"] for row in rows}
-        assert calls.OPERATOR_OUT in missing
+        assert missing[calls.OPERATOR_OUT] == "no kernel"
 
     def test_in_a_row_and_without_pytorch(self, calls, torch):
         rows = calls.rows_at(16, calls.IN_A_ROW, {"torch": torch}, 0.0, {})

@@ -3,6 +3,7 @@
 CPU tensors use the CPU device, so most of this needs no GPU. The tests marked `on_gpu` need one.
 """
 
+import contextlib
 import shutil
 import sys
 import threading
@@ -223,6 +224,32 @@ def test_gradients_are_products_of_the_same_variant(random):
     assert len([x for x in result.grad_fn.saved_tensors if x is not None]) == 1  # b alone
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_autograd_notices_what_out_overwrites(random, place, name):
+    tensors = [random(*shape).to(place) for shape in CASES[name]]
+    write = getattr(ops, name).out
+    out = (tensors[-2] @ tensors[-1]).zero_()
+    squares = out.clone().requires_grad_() * out  # saves `out`
+    write(*tensors, out=out)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        squares.sum().backward()
+    with torch.inference_mode():
+        write(*tensors, out=out)
+        write(*tensors, out=torch.empty_like(out))
+
+    parameter = torch.zeros_like(out).requires_grad_()
+    for wanted in (parameter, parameter[:], parameter * 2):
+        before = wanted.detach().clone()
+        with pytest.raises(RuntimeError, match="out requires grad"):
+            write(*tensors, out=wanted)
+        assert torch.equal(wanted.detach(), before)
+        with torch.no_grad():
+            write(*tensors, out=wanted.detach())
+    with torch.no_grad():
+        write(*tensors, out=parameter)
+    assert torch.equal(parameter.detach(), out)
+
+
 def test_vmap(random, place):
     a, b = random(BATCH, M, K).to(place), random(BATCH, K, N).to(place)
     C = random(BATCH, N).to(place)
@@ -371,6 +398,8 @@ def test_einsum_attention_and_functional_transforms(random, place, taken):
 def test_compiled_models_are_taken(random, place, taken):
     x, w, bias = random(M, K).to(place), random(K, N).to(place), random(N).to(place)
     compiled = torch.compile(lambda x, w, bias: torch.addmm(bias, x, w).relu() @ w.T)
+    compiled(x, w, bias)  # on a GPU, Inductor times products while it compiles
+    taken()
     result = compiled(x, w, bias)
     hidden = torch.addmm(bias, x, w).relu()
     counts = taken()  # Inductor may use mm for addmm
@@ -474,6 +503,79 @@ def test_a_kernel_that_does_not_run_there_is_left_to_pytorch(random, place):
         ours.disable()
 
 
+def test_stacks_that_write_over_their_operands(random, place):
+    """The operators refuse them: one product would change the operands of the next."""
+    memory, b = random(BATCH + 1, M, M).to(place), random(BATCH, M, M).to(place)
+    first, last = memory[:BATCH], memory[1:]
+    calls = {
+        "bmm.out": lambda of: of.bmm.out(first, b, out=last),
+        "baddbmm.out": lambda of: of.baddbmm.out(first, b, b, out=last),
+    }
+    for call in calls.values():
+        with pytest.raises(RuntimeError, match="out overlaps an operand of a stack"):
+            call(ops)
+    exact = memory.clone()[:BATCH]
+    ops.baddbmm.out(last, exact, b, beta=0, out=last)
+    assert share(last, exact, b) <= 1
+    ops.baddbmm.out(b, last, b, alpha=0, out=last)
+    ours.take_over(place.upper(), "auto", 0.0, 0.0)
+    ours.stats(reset=True)
+    try:
+        for call in calls.values():
+            with contextlib.suppress(RuntimeError):  # PyTorch may refuse them, too
+                call(torch.ops.aten)
+        first.baddbmm_(b, b)
+        counts = ours.stats(reset=True)
+    finally:
+        ours.disable()
+    assert counts == {
+        "bmm.out": {"overlap": 1},
+        "baddbmm.out": {"overlap": 1},
+        "baddbmm_": {"taken": 1},
+    }
+
+
+# Without address space for a stack, the CPU device cannot start its threads.
+NO_THREADS = """
+    import resource
+    import torch
+    import sgemm_kernels.torch as ours
+    torch.set_num_threads(1)
+    a, b, C = torch.ones(150, 150), torch.ones(150, 150), torch.zeros(150, 150)
+    exact = a @ b
+    torch.addmm(C, a, b, out=torch.empty(150, 150))
+    ours.take_over("CPU", "naive", 0.0, 0.0)
+    mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + (2 << 20),) * 2)
+    for call in (
+        lambda: C.addmm_(a, b),
+        lambda: torch.addmm(C, a, b, out=C),
+        lambda: torch.mm(C, b, out=C),
+        lambda: C[None].baddbmm_(a[None], b[None]),
+    ):
+        try:
+            call()
+        except RuntimeError as error:
+            assert "thread" in str(error), error
+    assert torch.equal(torch.addmm(C, a, b, beta=0), exact)
+    assert torch.equal(C.addmm_(a, b, beta=0), exact)
+    print(ours.stats())
+"""
+
+
+def test_a_failure_that_may_have_changed_an_operand_is_not_left_to_pytorch():
+    printed = printed_by(
+        NO_THREADS, GLIBC_TUNABLES="glibc.pthread.stack_cache_size=0", OPENBLAS_NUM_THREADS="1"
+    )
+    assert eval(printed) == {
+        "mm.out": {"raised": 1},
+        "addmm": {"failed": 1},
+        "addmm.out": {"raised": 1},
+        "addmm_": {"failed": 1, "raised": 1},
+        "baddbmm_": {"raised": 1},
+    }
+
+
 def test_errors_are_those_of_pytorch(random, place, taken):
     a, b = random(M, K).to(place), random(K, N).to(place)
     for call in (
@@ -541,6 +643,25 @@ def test_enable_nests():
     assert kernels("CUDA") == before
 
 
+def test_enable_loads_the_library_of_the_variant(monkeypatch):
+    if not torch.backends.cuda.is_built():
+        pytest.skip("this PyTorch has no CUDA")
+    before, loads = kernels("CUDA"), []
+    monkeypatch.setattr(ours._cublas, "load", lambda: loads.append(kernels("CUDA")))
+    with ours.enable("cublas"):
+        assert loads == [before]
+    with ours.enable("auto"):
+        assert loads == [before]
+
+    def missing():
+        raise _core.UnsupportedVariantError("no library")
+
+    monkeypatch.setattr(ours._cublas, "load", missing)
+    with pytest.raises(_core.UnsupportedVariantError, match="no library"):
+        ours.enable("cublas")
+    assert kernels("CUDA") == before
+
+
 def test_the_environment_enables():
     if not torch.backends.cuda.is_built():
         pytest.skip("this PyTorch has no CUDA")
@@ -587,6 +708,27 @@ def test_threads(random, place, taken):
     assert taken() == {"mm": {"taken": 80}, "addmm": {"taken": 80}}
 
 
+def test_another_thread_may_multiply_during_the_first_enable():
+    """Each kernel is registered after the settings that it reads."""
+    script = """
+        import torch
+        import sgemm_kernels.torch as ours
+        from sgemm_kernels import _core
+        a = torch.ones(2, 2)
+        alone = _core._torch_kernel("addmm", torch.addmm, a)
+        assert torch.equal(alone(a, a, a, beta=2), torch.full((2, 2), 4.0))
+        override = ours._override_products_with_scalars
+        def other_thread(key):
+            library = override(key)
+            torch.addmm(a, a, a)
+            print(ours.stats()["addmm"])
+            return library
+        ours._override_products_with_scalars = other_thread
+        ours.take_over("CPU", "auto", 0.0, 0.0)
+    """
+    assert printed_by(script) == "{'taken': 1}"
+
+
 def test_no_tensor_leaks(random, place, taken):
     """Every call frees what it was given: errors and calls left to PyTorch, too."""
     a, b, out = random(M, K).to(place), random(K, N).to(place), random(M, N).to(place)
@@ -609,6 +751,21 @@ def test_no_tensor_leaks(random, place, taken):
         all_kinds()
     assert [sys.getrefcount(x) for x in (a, b, out)] == counts
     assert [x._use_count() for x in (a, b, out)] == uses
+
+
+def test_no_tensor_leaks_if_a_kernel_fails(random):
+    a, b, C, out = random(M, K), random(K, N), random(M, N), random(M, N)
+    ours.take_over("CPU", "cublas", 0.0, 0.0)
+    ours.stats(reset=True)
+    try:
+        counts = [sys.getrefcount(x) for x in (a, b, C, out)]
+        for _ in range(3):
+            C.addmm_(a, b)
+            torch.addmm(C, a, b, out=out)
+        assert ours.stats(reset=True)["addmm_"] == {"unsupported": 3}
+        assert [sys.getrefcount(x) for x in (a, b, C, out)] == counts
+    finally:
+        ours.disable()
 
 
 def test_pytorchs_own_samples():
@@ -721,6 +878,58 @@ def test_tensors_freed_right_after_the_call(random, taken_on_gpu):
         torch.full((300, 500), torch.nan, device="cuda")
         assert torch.allclose(product.double(), 4 * exact, atol=1e-3)
         assert torch.allclose(total.double(), 4 * exact + 1, atol=1e-3)
+
+
+@on_gpu
+@pytest.mark.parametrize(
+    "product",
+    [
+        "torch.ops.sgemm_kernels.mm(column, row)",
+        "column @ row",
+        "torch.addmm(row[0], column, row)",
+    ],
+)
+def test_idle_memory_of_the_package_makes_room_for_results(product):
+    script = f"""
+        import torch
+        import sgemm_kernels
+        import sgemm_kernels.torch as ours
+        class Bare:
+            def __init__(self, tensor):
+                self.__cuda_array_interface__ = tensor.__cuda_array_interface__
+        column, row = torch.ones(16384, 1, device="cuda"), torch.ones(1, 16384, device="cuda")
+        ours.enable()
+        torch.addmm(row[0, :8], column[:8], row[:, :8])  # loads the kernels
+        torch.cuda.synchronize()
+        sgemm_kernels.run("auto", Bare(column), Bare(row))  # 1 GiB, freed at once
+        torch.cuda.synchronize()
+        filler = torch.empty(torch.cuda.mem_get_info()[0] - 2**28, dtype=torch.uint8, device="cuda")
+        row = row[:, :8192]
+        ours.stats(reset=True)
+        result = {product}  # 512 MiB
+        print(result[-1, -1].item(), ours.stats())
+    """
+    printed = printed_by(script)
+    assert printed.startswith(("1.0", "2.0"))
+    assert "failed" not in printed
+
+
+@on_gpu
+def test_the_first_call_loads_cublas():
+    """In a new process, where nothing has opened the library."""
+    pytest.importorskip("cuda.pathfinder")
+    script = """
+        import torch
+        import sgemm_kernels.torch as ours
+        a = torch.eye(64, device="cuda")
+        {first}
+        assert torch.equal(a, first)
+        print(ours.stats())
+    """
+    operator = script.format(first="first = torch.ops.sgemm_kernels.mm(a, a, variant='cublas')")
+    assert printed_by(operator) == "{}"
+    enabled = script.format(first="ours.enable('cublas'); first = a @ a")
+    assert printed_by(enabled) == "{'mm': {'taken': 1}}"
 
 
 @on_gpu

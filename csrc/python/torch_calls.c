@@ -1,7 +1,9 @@
 #include "torch_calls.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "../core/device.h"
 #include "../torch/operators.h"
 #include "../torch/takeover.h"
 #include "exchange.h"
@@ -22,8 +24,41 @@ PyObject *torch_open(PyObject *module, PyObject *Py_UNUSED(ignored))
     return none_or_raise(module, &status);
 }
 
+/* Calls sgemm_kernels._cublas.load(). */
+static bool open_library(char *message)
+{
+#ifdef SGEMM_CUDA
+    if (cublas_is_open()) {
+        return true;
+    }
+#endif
+    const PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *const loader = PyImport_ImportModule("sgemm_kernels._cublas");
+    PyObject *const done = loader ? PyObject_CallMethod(loader, "load", NULL) : NULL;
+    const bool opened = done != NULL;
+    Py_XDECREF(loader);
+    Py_XDECREF(done);
+    if (!opened) {
+        PyObject *type, *error, *traceback;
+        PyErr_Fetch(&type, &error, &traceback);
+        PyObject *const text = error ? PyObject_Str(error) : NULL;
+        PyObject *const bytes = text ? PyUnicode_AsUTF8String(text) : NULL;
+        snprintf(message, TORCH_MESSAGE_BYTES, "%s",
+                 bytes ? PyBytes_AsString(bytes) : "the library cannot be loaded");
+        Py_XDECREF(bytes);
+        Py_XDECREF(text);
+        Py_XDECREF(type);
+        Py_XDECREF(error);
+        Py_XDECREF(traceback);
+        PyErr_Clear();
+    }
+    PyGILState_Release(state);
+    return opened;
+}
+
 PyObject *torch_register(PyObject *module, PyObject *Py_UNUSED(ignored))
 {
+    torch_open_library = open_library;
     const Status status = torch_add_operators();
     return none_or_raise(module, &status);
 }
@@ -155,9 +190,16 @@ static DlVersioned *new_tensor(int device, const int64_t result[3], bool batched
                      .shape = shape + first,
                      .strides = strides + first};
     DlVersioned *made = NULL;
-    if (exchange->allocate(&like, &made, NULL, ignore_error) != 0) {
+    for (int tries = 0; exchange->allocate(&like, &made, NULL, ignore_error) != 0; ++tries) {
         PyErr_Clear();
-        return NULL;
+        bool freed = false;
+        if (tries == 0) {
+            Py_BEGIN_ALLOW_THREADS freed = torch_free_idle(device);
+            Py_END_ALLOW_THREADS
+        }
+        if (!freed) {
+            return NULL;
+        }
     }
     *seen = (TorchTensor){.data = (char *)made->tensor.data + made->tensor.byte_offset,
                           .dims = made->tensor.dimensions,
@@ -204,8 +246,8 @@ static bool read_arguments(PyObject *const *args, Py_ssize_t count, PyObject *na
     return true;
 }
 
-/* Computes a call. *result is a new reference if the outcome is TORCH_TAKEN. If the kernel failed
- * after it may have overwritten C, sets an exception: PyTorch could not repeat the call. */
+/* Computes a call. *result is a new reference if the outcome is TORCH_TAKEN. Sets an exception if it
+ * is TORCH_RAISED. */
 static TorchOutcome compute(const Kernel *kernel, PyObject *const *args, Py_ssize_t count,
                             PyObject *names, PyObject **result)
 {
@@ -253,6 +295,8 @@ static TorchOutcome compute(const Kernel *kernel, PyObject *const *args, Py_ssiz
     if (products > 1 &&
         torch_flops(&product, shape) < settings->min_stack_flops * (double)products) {
         outcome = TORCH_LEFT_STACK;
+    } else if (torch_stack_overlaps(&product, shape)) {
+        outcome = TORCH_LEFT_OVERLAP;
     } else if (!torch_stream(product.A.device, &stream)) {
         outcome = TORCH_LEFT_DEVICE;
     } else {
@@ -260,6 +304,9 @@ static TorchOutcome compute(const Kernel *kernel, PyObject *const *args, Py_ssiz
         Py_BEGIN_ALLOW_THREADS code =
             torch_multiply(settings->variant, stream, &product, shape, message);
         Py_END_ALLOW_THREADS outcome = torch_outcome(code, message);
+        if (outcome == TORCH_RAISED) {
+            PyErr_SetString(PyExc_RuntimeError, message);
+        }
     }
     void *object = NULL;
     if (made && (outcome != TORCH_TAKEN || exchange->to_object(made, &object) != 0)) {
@@ -267,7 +314,9 @@ static TorchOutcome compute(const Kernel *kernel, PyObject *const *args, Py_ssiz
         made->deleter(made);
         return outcome == TORCH_TAKEN ? TORCH_LEFT_FAILED : outcome;
     }
-    *result = made ? object : Py_NewRef(out);
+    if (outcome == TORCH_TAKEN) {
+        *result = made ? object : Py_NewRef(out);
+    }
     return outcome;
 }
 
@@ -294,10 +343,13 @@ static PyObject *fall_back(PyObject *fallback, PyObject *const *args, Py_ssize_t
 static PyObject *call(const Kernel *kernel, PyObject *fallback, PyObject *const *args,
                       Py_ssize_t count, PyObject *names)
 {
+    if (!torch_settings()) { /* never started */
+        return fall_back(fallback, args, count, names);
+    }
     PyObject *result = NULL;
     const TorchOutcome outcome = compute(kernel, args, count, names, &result);
     torch_count(kernel->op, outcome);
-    if (outcome == TORCH_TAKEN || PyErr_Occurred()) {
+    if (outcome == TORCH_TAKEN || outcome == TORCH_RAISED) {
         return result;
     }
     return fall_back(fallback, args, count, names);

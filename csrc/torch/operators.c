@@ -3,6 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../core/catalog.h"
+#include "../core/device.h"
+
+bool (*torch_open_library)(char *message);
+
 bool torch_read(TorchHandle handle, bool writes, TorchTensor *tensor)
 {
     int32_t dtype, kind, index;
@@ -34,18 +39,33 @@ void torch_free(TorchHandle handle)
     }
 }
 
+bool torch_free_idle(int device)
+{
+    const Device *const gpus = device < 0 ? NULL : device_kinds[DEVICE_CUDA];
+    if (gpus) {
+        gpus->give_idle_back();
+    }
+    return gpus != NULL;
+}
+
 TorchHandle torch_new(TorchHandle like, const int64_t result[3], bool batched, char *message)
 {
     const int64_t strides[3] = {result[1] * result[2], result[2], 1};
     const int first = batched ? 0 : 1;
     int32_t dtype, kind, index;
     TorchHandle tensor = NULL;
-    const bool made =
-        !torch_abi.dtype(like, &dtype) && !torch_abi.device_type(like, &kind) &&
-        !torch_abi.device_index(like, &index) &&
-        !torch_abi.empty(3 - first, result + first, strides + first, dtype, kind, index, &tensor);
-    if (made) {
-        return tensor;
+    if (!torch_abi.dtype(like, &dtype) && !torch_abi.device_type(like, &kind) &&
+        !torch_abi.device_index(like, &index)) {
+        const int device = kind == torch_abi.cuda() ? index : TORCH_CPU;
+        int32_t error;
+        int tries = 0;
+        do {
+            error = torch_abi.empty(3 - first, result + first, strides + first, dtype, kind, index,
+                                    &tensor);
+        } while (error && ++tries < 2 && torch_free_idle(device));
+        if (!error) {
+            return tensor;
+        }
     }
     const char *const text = torch_abi.last_error ? torch_abi.last_error() : NULL;
     if (text) {
@@ -116,6 +136,42 @@ static bool check_device(const char *name, const TorchTensor *tensor, int device
     return false;
 }
 
+/* Whether autograd computed the tensor, so that it requires grad. */
+static bool has_history(TorchHandle handle)
+{
+    TorchHandle same;
+    if (torch_abi.new_handle(handle, &same)) {
+        return true;
+    }
+    TorchValue value = (TorchValue)(uintptr_t)same;
+    bool is_leaf = false;
+    if (!torch_abi.call("aten::is_leaf", "", &value)) {
+        memcpy(&is_leaf, &value, sizeof is_leaf);
+    }
+    return !is_leaf;
+}
+
+/* Tells autograd that `out` is about to change. False if autograd does not allow that. */
+static bool announce_write(TorchHandle out, char *message)
+{
+    /* A copy of a tensor to itself copies nothing, but counts as a change. PyTorch refuses it for a
+     * leaf that requires grad. */
+    if ((torch_abi.grad_is_enabled() && has_history(out)) || torch_abi.copy(out, out, 0)) {
+        snprintf(message, TORCH_MESSAGE_BYTES,
+                 "out requires grad, or is a tensor of inference mode: pass a tensor that autograd "
+                 "does not record");
+        return false;
+    }
+    return true;
+}
+
+/* Opens the library that the variant needs on this device, on its first use. */
+static bool open_library(const char *variant, int device, char *message)
+{
+    const Variant *const chosen = catalog_find(variant);
+    return device < 0 || !chosen || !variant_is_library(chosen) || torch_open_library(message);
+}
+
 /* Computes the product. Without an `out` among the arguments, stores a new tensor there. False with
  * the reason in `message`. */
 static bool compute(const Operator *op, Arguments *arguments, TorchProduct *product, char *message)
@@ -155,6 +211,12 @@ static bool compute(const Operator *op, Arguments *arguments, TorchProduct *prod
     if (torch_abi.string_data(arguments->variant, &variant) ||
         !torch_stream(product->A.device, &stream)) {
         snprintf(message, TORCH_MESSAGE_BYTES, "PyTorch did not give the variant or the stream");
+        return false;
+    }
+    if (!open_library(variant, product->A.device, message)) {
+        return false;
+    }
+    if (op->has_out && !announce_write(arguments->out, message)) {
         return false;
     }
     return torch_multiply(variant, stream, product, result, message) == 0;

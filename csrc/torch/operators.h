@@ -13,11 +13,20 @@ bool torch_read(TorchHandle handle, bool writes, TorchTensor *tensor);
 void torch_free(TorchHandle handle);
 
 /* Makes an uninitialized, contiguous tensor on the device of `like`, with the same dtype. NULL with
- * the reason in message[TORCH_MESSAGE_BYTES] if PyTorch has no memory for it. */
+ * the reason in message[TORCH_MESSAGE_BYTES] if PyTorch has no memory for it, even after
+ * torch_free_idle. */
 TorchHandle torch_new(TorchHandle like, const int64_t result[3], bool batched, char *message);
+
+/* Frees the GPU memory that this package keeps for later products, so that PyTorch can allocate a
+ * result on the device. False if the device is the CPU. */
+bool torch_free_idle(int device);
 
 /* The stream in which PyTorch queues work on a GPU; NULL on the CPU. False if it is unknown. */
 bool torch_stream(int device, void **stream);
+
+/* Opens the library of the reference variant. False with the reason in
+ * message[TORCH_MESSAGE_BYTES]. Python sets it before an operator can be called. */
+extern bool (*torch_open_library)(char *message);
 
 /* Adds this package's kernels for the operators sgemm_kernels::*, whose schemas exist already, for
  * CPU tensors and for CUDA tensors. */

@@ -180,6 +180,55 @@ int64_t torch_products(const TorchProduct *product, const int64_t result[3])
     return stacks_of(product, result).out.sizes[0];
 }
 
+/* Whether the stacks may share a byte. May return true for stacks that do not. */
+static bool may_overlap(const Stack *one, const Stack *other)
+{
+    const Stack *const both[] = {one, other};
+    uintptr_t first[2], end[2];
+    for (int i = 0; i < 2; ++i) {
+        first[i] = end[i] = (uintptr_t)both[i]->data;
+        end[i] += sizeof(float);
+        for (int axis = 0; axis < 3; ++axis) {
+            if (both[i]->sizes[axis] == 0) {
+                return false;
+            }
+            end[i] += (uintptr_t)((both[i]->sizes[axis] - 1) * both[i]->bytes[axis]);
+        }
+    }
+    return first[0] < end[1] && first[1] < end[0];
+}
+
+static bool same_memory(const Stack *one, const Stack *other)
+{
+    bool same = one->data == other->data;
+    for (int axis = 0; same && axis < 3; ++axis) {
+        same = one->sizes[axis] == 1 || one->bytes[axis] == other->bytes[axis];
+    }
+    return same;
+}
+
+static bool changes_factor(const TorchProduct *product, const Stacks *s)
+{
+    return product->alpha != 0.0f && (may_overlap(&s->out, &s->A) || may_overlap(&s->out, &s->B));
+}
+
+static bool changes_C(const TorchProduct *product, const Stacks *s)
+{
+    return product->beta != 0.0f && may_overlap(&s->out, &s->C);
+}
+
+static bool stack_overlaps(const TorchProduct *product, const Stacks *s)
+{
+    return s->out.sizes[0] > 1 &&
+           (changes_factor(product, s) || (changes_C(product, s) && !same_memory(&s->out, &s->C)));
+}
+
+bool torch_stack_overlaps(const TorchProduct *product, const int64_t result[3])
+{
+    const Stacks s = stacks_of(product, result);
+    return stack_overlaps(product, &s);
+}
+
 int torch_multiply(const char *variant, void *stream, const TorchProduct *product,
                    const int64_t result[3], char *message)
 {
@@ -188,12 +237,22 @@ int torch_multiply(const char *variant, void *stream, const TorchProduct *produc
         snprintf(message, TORCH_MESSAGE_BYTES, "the matrices of out share memory");
         return STATUS_INVALID;
     }
+    if (stack_overlaps(product, &s)) {
+        snprintf(message, TORCH_MESSAGE_BYTES,
+                 "out overlaps an operand of a stack: pass memory of its own");
+        return STATUS_INVALID;
+    }
     int code = 0;
-    for (int64_t i = 0; i < s.out.sizes[0] && code == 0; ++i) {
+    int64_t i = 0;
+    for (; i < s.out.sizes[0] && code == 0; ++i) {
         const SgemmMatrix A = matrix_of(&s.A, i), B = matrix_of(&s.B, i), C = matrix_of(&s.C, i),
                           out = matrix_of(&s.out, i);
         code = sgemm_call(variant, product->A.device, stream, product->alpha, &A, &B, product->beta,
                           product->adds ? &C : NULL, &out, message, TORCH_MESSAGE_BYTES);
     }
-    return code;
+    /* A request that is refused has changed nothing. */
+    const bool wrote = i > 1 || (code != STATUS_UNSUPPORTED && code != STATUS_INVALID);
+    return code && wrote && (changes_factor(product, &s) || changes_C(product, &s))
+               ? TORCH_OPERAND_CHANGED
+               : code;
 }

@@ -39,9 +39,17 @@ double torch_flops(const TorchProduct *product, const int64_t result[3]);
 /* The number of products that torch_multiply queues for the stack. */
 int64_t torch_products(const TorchProduct *product, const int64_t result[3]);
 
-/* Computes the product on the device of A. `result` is its shape, which `out` has. Returns 0, or the
- * code of a Status after it has written the reason to message[TORCH_MESSAGE_BYTES]. Does not wait
- * for a GPU. */
+/* Whether the product is a stack of several whose `out` may overlap an operand that is read, so that
+ * one product might change the operands of the next. `out` may be exactly C. */
+bool torch_stack_overlaps(const TorchProduct *product, const int64_t result[3]);
+
+/* A code of torch_multiply: it failed, and may have changed an operand in the memory of `out`, so
+ * that nobody can repeat the product. */
+enum { TORCH_OPERAND_CHANGED = -1 };
+
+/* Computes the product on the device of A. `result` is its shape, which `out` has. Returns 0, or
+ * TORCH_OPERAND_CHANGED or the code of a Status after it has written the reason to
+ * message[TORCH_MESSAGE_BYTES]. Does not wait for a GPU. */
 int torch_multiply(const char *variant, void *stream, const TorchProduct *product,
                    const int64_t result[3], char *message);
 

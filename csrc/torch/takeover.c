@@ -33,7 +33,9 @@ const char *const torch_outcome_names[TORCH_OUTCOMES] = {
     [TORCH_LEFT_TF32] = "tf32",
     [TORCH_LEFT_SCALAR] = "scalar",
     [TORCH_LEFT_UNSUPPORTED] = "unsupported",
+    [TORCH_LEFT_OVERLAP] = "overlap",
     [TORCH_LEFT_FAILED] = "failed",
+    [TORCH_RAISED] = "raised",
 };
 
 /* ------------------------------------------------------------------ counts and settings */
@@ -117,7 +119,9 @@ TorchOutcome torch_outcome(int code, const char *message)
     pthread_mutex_lock(&lock);
     snprintf(last_failure, sizeof last_failure, "%s", message);
     pthread_mutex_unlock(&lock);
-    return code == STATUS_UNSUPPORTED ? TORCH_LEFT_UNSUPPORTED : TORCH_LEFT_FAILED;
+    return code == STATUS_UNSUPPORTED      ? TORCH_LEFT_UNSUPPORTED
+           : code == TORCH_OPERAND_CHANGED ? TORCH_RAISED
+                                           : TORCH_LEFT_FAILED;
 }
 
 /* ------------------------------------------------------------------ the kernels */
@@ -180,6 +184,9 @@ static TorchOutcome compute(const Taken *taken, TorchHandle a, TorchHandle b, To
         torch_flops(&product, result) < settings->min_stack_flops * (double)products) {
         return TORCH_LEFT_STACK;
     }
+    if (torch_stack_overlaps(&product, result)) {
+        return TORCH_LEFT_OVERLAP;
+    }
     void *stream;
     if (!torch_stream(product.A.device, &stream)) {
         return TORCH_LEFT_DEVICE;
@@ -192,8 +199,8 @@ static TorchOutcome compute(const Taken *taken, TorchHandle a, TorchHandle b, To
 static bool leave_to_pytorch(const Taken *taken, TorchOutcome outcome, TorchHandle a, TorchHandle b,
                              TorchHandle out, char *message)
 {
-    if (!out) {
-        return false; /* the shapes do not fit, or no memory */
+    if (!out || outcome == TORCH_RAISED) {
+        return false; /* the shapes do not fit, no memory, or changed operands */
     }
     if (!torch_abi.last_error) { /* PyTorch would write its message to stderr */
         int32_t of_a = 0, of_b = 0;

@@ -6,7 +6,7 @@
 #include "abi.h"
 #include "product.h"
 
-/* What happened to a call: computed here, or left to PyTorch's kernel for a reason. */
+/* What happened to a call: computed here, left to PyTorch's kernel for a reason, or failed. */
 typedef enum {
     TORCH_TAKEN,
     TORCH_LEFT_DTYPE,       /* a tensor is not float32 */
@@ -19,7 +19,9 @@ typedef enum {
     TORCH_LEFT_TF32,        /* the user allowed TF32, or another precision below float32 */
     TORCH_LEFT_SCALAR,      /* alpha or beta is not a real number */
     TORCH_LEFT_UNSUPPORTED, /* the variant does not run on that device */
+    TORCH_LEFT_OVERLAP,     /* the out of a stack overlaps an operand */
     TORCH_LEFT_FAILED,      /* the kernel failed */
+    TORCH_RAISED,           /* the kernel failed and may have changed an operand: an exception */
     TORCH_OUTCOMES,
 } TorchOutcome;
 
@@ -68,7 +70,7 @@ TorchOutcome torch_outcome(int code, const char *message);
 /* Counts a call. */
 void torch_count(TorchOperator op, TorchOutcome outcome);
 
-/* Copies the counts; zeroes them first if asked to. */
+/* Copies the counts, and then sets them to zero if `reset`. */
 void torch_counts(int64_t counts[TORCH_OPERATORS][TORCH_OUTCOMES], bool reset);
 
 /* Copies why a kernel failed last; empty if none did. */
