@@ -370,6 +370,47 @@ def test_host_code_is_left_out_and_lines_stay():
     assert "__global__" in device.splitlines()[line]
 
 
+def test_host_classes_and_variables_are_left_out():
+    text = """\
+#include <cuda_fp16.h>
+class Timer { cudaEvent_t start; float stop(); };
+float Timer::stop() { return 0; }
+static cublasHandle_t handle;
+struct Pair { float x; };
+namespace cg = cooperative_groups;
+using namespace std;
+constexpr int twice(int n) { return 2 * n; }
+template <int N> void run() {}
+"""
+    kept = plain_text.device_code(text).split()
+    assert " ".join(kept) == (
+        "#include <cuda_fp16.h> struct Pair { float x; }; namespace cg = cooperative_groups; "
+        "constexpr int twice(int n) { return 2 * n; }"
+    )
+
+
+def test_half_is_a_type_only_with_its_header():
+    text = "__device__ int f(int half)\n{\n    return half;\n}\n"
+    assert plain_text.for_cpu(text, "mine.cu") == text
+    with pytest.raises(plain_text.UnsupportedCodeError, match=r"mine\.cu:2: error: half: "):
+        plain_text.for_cpu(f"#include <cuda_fp16.h>\n{text}", "mine.cu")
+
+
+@pytest.mark.parametrize(
+    ("body", "accumulates"),
+    [
+        ("atomicAdd(&C[0], alpha);", True),
+        ("atomicAdd(&C[0], alpha + beta);", False),
+        ("atomicAdd(&A[0], alpha); C[0] = 0;", False),
+    ],
+)
+def test_atomics_on_c_without_beta_need_a_c_of_zeros(body, accumulates):
+    parameters = "float *A, float *B, float *C, int M, int N, int K, float alpha, float beta"
+    text = f"__global__ void k({parameters})\n{{\n    {body}\n}}\n"
+    plain = Source(Path("k.cu"), text, launch=PlainLaunch.of("M*N", 1)).plain
+    assert plain.accumulates == accumulates
+
+
 def test_cases_have_sizes_that_the_kernel_computes():
     plain = source_of("warptile").plain
     assert plain_cases(plain, [Case(1, 65, 17)]) == [Case(64, 128, 32)]

@@ -315,7 +315,7 @@ def library_key(source: Source, build: Build) -> str:
 
 def _flags(source: Source, build: Build) -> list[str]:
     plain = (
-        ["-fno-strict-aliasing", "-Wno-unused", "-Wno-sign-compare"]
+        ["-fno-strict-aliasing", "-fno-threadsafe-statics", "-Wno-unused", "-Wno-sign-compare"]
         if source.launch is not None
         else []
     )

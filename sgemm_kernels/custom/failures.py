@@ -38,9 +38,12 @@ def finding_of(error: Exception, source: Source, seconds: float) -> Finding:
 
 
 def with_hint(findings: list[Finding], plain: Plain) -> list[Finding]:
-    """The findings about a plain kernel. If all of them are at sizes that are no multiples of its
-    tile, the first one says what to pass."""
+    """The findings about a plain kernel. The first one says what to pass if the kernel seems to be
+    for whole tiles, or for a C of zeros."""
     wrong = [finding for finding in findings if not finding.harmless]
+    if wrong and (wrong[0].kind, wrong[0].array) == ("memory nobody wrote", "C"):
+        hint = "; if the host clears C before the kernel adds to it, pass accumulates=True"
+        return _with_text(findings, wrong[0], hint)
     sizes = [re.search(r"M, N, K = (\d+), (\d+), (\d+)", finding.text) for finding in wrong]
     edges = [
         any(int(size) % of for size, of in zip(found.groups(), plain.tile, strict=True))
@@ -53,9 +56,11 @@ def with_hint(findings: list[Finding], plain: Plain) -> list[Finding]:
     if not edges or not all(edges):
         return findings
     hint = "; if the kernel needs whole tiles, pass multiple_of=({}, {}, {})".format(*plain.tile)
-    first = findings.index(wrong[0])
-    changed = replace(wrong[0], text=wrong[0].text + hint)
-    return [*findings[:first], changed, *findings[first + 1 :]]
+    return _with_text(findings, wrong[0], hint)
+
+
+def _with_text(findings: list[Finding], one: Finding, text: str) -> list[Finding]:
+    return [replace(each, text=each.text + text) if each is one else each for each in findings]
 
 
 def placed(finding: Finding, source: Source) -> Finding:

@@ -174,9 +174,10 @@ def analysed(
     multiple = _constants("multiple_of", launch.multiple_of, names) or (1, 1, 1)
     tile = _constants("tile", launch.tile, names) or _tile(grid, multiple, square, constants)
     output = next(p.name for p in parameters if p.role[:1] == "C")
-    has_beta = any(parameter.role == "beta" for parameter in parameters)
+    beta = next((parameter.name for parameter in parameters if parameter.role == "beta"), "")
+    uses_beta = bool(beta and re.search(rf"\b{beta}\b", function.body))
     accumulates = (
-        _adds_atomically(function, output) and not has_beta
+        _adds_atomically(function, output) and not uses_beta
         if launch.accumulates is None
         else launch.accumulates
     )
@@ -191,7 +192,7 @@ def analysed(
         tile,
         square,
         accumulates,
-        has_beta and not re.search(r"\bbeta\s*[=!]=|[=!]=\s*0(?:\.0*f?)?\s*\?", function.body),
+        uses_beta and not re.search(rf"\b{beta}\s*[=!]=", function.body),
         _static_bytes(function.body, names),
     )
     plain.refuse_zero()

@@ -44,7 +44,7 @@ _LACKING = (
      "__shfl_sync, or __pipeline_memcpy_async for cp.async"),
     (r"\bwmma\b|\bnvcuda\b", "tensor cores through nvcuda::wmma", "compute in float, or start from "
      "the rung mma: sgemm-kernels new mine.cu --like mma"),
-    (r"\b(__half2?|half2?|__nv_bfloat16\w*|nv_bfloat16\w*)\b", "16-bit floating-point types",
+    (r"\b(__half2?|__nv_bfloat16\w*|nv_bfloat16\w*)\b", "16-bit floating-point types",
      "the operands are float: compute in float, or start from the rung mma"),
     (r"\b(tex1D\w*|tex2D\w*|texture\s*<|cudaTextureObject_t|surf\dD\w*)", "textures",
      "read global memory through a pointer, or __ldg"),
@@ -280,7 +280,7 @@ def device_code(text: str) -> str:
                 gone.append((each.begin, each.end))
         elif (
             re.match(r"template\s+(?!<)|using\s+(namespace\s+std\b|std::)", head)
-            or (_HOST_TYPES.search(head) and not _TYPE.match(head))
+            or _HOST_TYPES.search(head)
             or (head.endswith(")") and not _KEPT.match(head) and "=" not in head)
         ):
             gone.append((each.begin, each.end))
@@ -316,11 +316,14 @@ def host_functions(text: str) -> set[str]:
 def hint(text: str, messages: str) -> str:
     """What to do about a compiler's messages that name something unknown; empty if they do not."""
     names = re.findall(
-        r"'(?:\w+::)*(\w+)[^'\n]*' (?:was not declared|has not been declared)", messages
+        r"'(?:\w+::)*(\w+)[^'\n]*' (?:was not declared|has not been declared|does not name)",
+        messages,
     )
     for name in names:
         if name in host_functions(text):
             return f"\n{name} is a function of the host: write __device__ before it"
+        if re.match(r"cu(da|blas|rand)?[A-Z]\w+|cublas\w+", name):
+            return f"\n{name} is for host code, and this is device code: remove it here"
     if names:
         return (
             f"\nIf {names[0]} is part of CUDA, the CPU device, which checks the kernel, lacks it: "
@@ -354,6 +357,8 @@ def for_cpu(device: str, file: str) -> str:
     """
     code = masked(device)
     for pattern, what, instead in _LACKING:
+        # Without its header, `half` is a name as any other.
+        pattern = pattern.replace("__half", "_*half") if "cuda_fp16.h" in code else pattern
         found = re.search(pattern, code)
         if found is not None:
             place = f"{file_of(device, found.start(), file)}:{line_of(device, found.start())}"
