@@ -86,6 +86,9 @@ def test_another_stream_follows_the_current_one(operands, current):
     other = core.library_stream(0)
     run("vec4", A, B, out=C, stream=other)
     assert same_bits(C.get(), operands[2])
+    result = run("vec4", A, B, stream=other)
+    assert type(result) is sgemm_kernels.DeviceArray
+    assert type(run("vec4", A, B, stream=stream)) is ByExchange
     is_open.value = 1
     core.library_synchronize(other)
     assert same_bits(C.get(), run("vec4", fresh, operands[1], device="cpu"))

@@ -439,7 +439,7 @@ def test_on_a_gpu_an_out_of_bounds_write_ends_only_its_own_process():
     product = sk.run("naive", there, there.T)
     expected = np.asarray(product)
     text = sk.source("naive")
-    wrong = text.replace("store(p, row, col", "store(p, row + (int64_t(1) << 32), col")
+    wrong = text.replace("store(p, row, col, sum)", "p.C.data[(int64_t(1) << 40) + col] = sum")
     assert wrong != text
     far = sk.kernel(wrong, name="far")
     A = np.ones((64, 64), np.float32)

@@ -659,6 +659,16 @@ static bool import_by_dlpack(Imported *imported, StreamScope *scope)
            (strcmp(imported->name, "out") != 0 || check_read_only(imported));
 }
 
+bool interop_await_library(const Imported *imported, StreamScope *scope, PyObject *module)
+{
+    void *current;
+    if (!interop_current_stream(imported, &current)) {
+        return false;
+    }
+    const Status status = device_kinds[DEVICE_CUDA]->arrays->wait_for_stream(scope, current);
+    return succeeded(module, &status);
+}
+
 /* Views the array; the scope's stream waits for the library's current one. */
 static bool import_by_exchange(Imported *imported, StreamScope *scope, PyObject *module)
 {
@@ -675,15 +685,7 @@ static bool import_by_exchange(Imported *imported, StreamScope *scope, PyObject 
             return false;
         }
     }
-    if (imported->ordered) {
-        return true;
-    }
-    void *current;
-    if (!interop_current_stream(imported, &current)) {
-        return false;
-    }
-    const Status status = device_kinds[DEVICE_CUDA]->arrays->wait_for_stream(scope, current);
-    return succeeded(module, &status);
+    return imported->ordered || interop_await_library(imported, scope, module);
 }
 
 /* The exchange API of an array in host memory, and its view; NULL for other arguments. */
@@ -700,40 +702,6 @@ static bool take_host_tensor(Imported *imported, const DlTensor *tensor)
 {
     return !refuse_gradient(imported) && take_tensor(imported, tensor) &&
            !refuse_negative_view(imported);
-}
-
-/* Tells PyTorch that a tensor is used in the scope's stream, so that its memory is not reused before
- * the work queued there. */
-static bool record_stream(PyObject *tensor, const char *streams, const StreamScope *scope)
-{
-    const uintptr_t handle = (uintptr_t)scope->stream;
-    PyObject *const module = PyImport_ImportModule(streams);
-    PyObject *const stream =
-        module ? PyObject_CallMethod(module, "ExternalStream", "Ki",
-                                     (unsigned long long)(handle == 1 ? 0 : handle), scope->device)
-               : NULL;
-    PyObject *const done =
-        stream ? PyObject_CallMethod(tensor, "record_stream", "O", stream) : NULL;
-    Py_XDECREF(done);
-    Py_XDECREF(stream);
-    Py_XDECREF(module);
-    return done != NULL;
-}
-
-bool interop_use_elsewhere(PyObject *module, PyObject *made, const Imported *A, StreamScope *scope)
-{
-    const char *const streams = library_of(made)->guards;
-    void *current;
-    if (!interop_current_stream(A, &current)) {
-        return false;
-    }
-    const Status status = device_kinds[DEVICE_CUDA]->arrays->wait_for_stream(scope, current);
-    if (!succeeded(module, &status)) {
-        return false;
-    }
-    /* In a stream of the package, the call waits for its work. */
-    return current == scope->stream || scope->streams || !streams ||
-           record_stream(made, streams, scope);
 }
 
 bool interop_host_operand(PyObject *module, PyObject *argument, const char *name, Strided *array)

@@ -48,10 +48,9 @@ bool interop_has_result_shape(const Imported *imported, const Strided *A, const 
 /* Releases the array to its library. */
 void interop_release(Imported *imported);
 
-/* Lets the scope's stream use `made`, a new array of the library of A, which allocates in the order
- * of its current stream: the scope's stream waits for that, and the library does not reuse the
- * memory before the work queued in the scope. Returns false with an exception set on failure. */
-bool interop_use_elsewhere(PyObject *module, PyObject *made, const Imported *A, StreamScope *scope);
+/* The scope's stream waits for the work in the library's current stream, which also orders the
+ * library's allocations. Sets an exception and returns false on failure. */
+bool interop_await_library(const Imported *imported, StreamScope *scope, PyObject *module);
 
 /* Sets TypeError: `host` is in host memory but `imported` is on a GPU. */
 void interop_refuse_mixture(const Imported *imported, const Imported *host);

@@ -110,21 +110,25 @@ static bool import_operands(PyObject *module, StreamScope *scope, Imported opera
                                         operand_is_writable(out->read_only, &product->out, false));
 }
 
-/* Sets *stream to the current stream of the library that all given arrays belong to, or to NULL if
- * they do not belong to one library with the exchange API. */
+/* If all arrays belong to one library with the exchange API, looks up its current stream, which is
+ * the default for *stream, and notes whether the call is queued there. */
 static bool shared_stream(Imported operands[OPERANDS], void **stream)
 {
     const DlExchange *const exchange = operands[OPERAND_A].exchange;
+    void *current = NULL;
     bool shared = exchange != NULL;
-    *stream = NULL;
     for (int index = OPERAND_B; index < OPERANDS; ++index) {
         shared =
             shared && (operands[index].argument == Py_None || operands[index].exchange == exchange);
     }
-    for (int index = OPERAND_A; index < OPERANDS; ++index) {
-        operands[index].ordered = shared;
+    if (shared && !interop_current_stream(&operands[OPERAND_A], &current)) {
+        return false;
     }
-    return !shared || interop_current_stream(&operands[OPERAND_A], stream);
+    *stream = *stream ? *stream : current;
+    for (int index = OPERAND_A; shared && index < OPERANDS; ++index) {
+        operands[index].ordered = *stream == current;
+    }
+    return true;
 }
 
 /* A result that A's library allocates, in the order of its current stream. */
@@ -147,7 +151,7 @@ static PyObject *new_result(PyObject *module, StreamScope *scope, const Imported
         raise_out_of_memory(module);
         return NULL;
     }
-    if (!A->ordered && !interop_use_elsewhere(module, made, A, scope)) {
+    if (!A->ordered && !interop_await_library(A, scope, module)) {
         Py_CLEAR(made);
     }
     return made;
@@ -168,7 +172,9 @@ static PyObject *multiply_imported(PyObject *module, StreamScope *scope,
     if (out != Py_None && (product->out.rows == 0 || product->out.cols == 0)) {
         return Py_NewRef(out);
     }
-    if (out == Py_None && A->exchange) {
+    /* A library reuses memory in the order of its current stream, so a result in another stream of
+     * the caller would not be safe there. In a stream of the package, the call waits. */
+    if (out == Py_None && A->exchange && (A->ordered || scope->streams)) {
         made = new_result(module, scope, A, product);
         if (!made) {
             return NULL;
@@ -212,7 +218,7 @@ PyObject *run_on_gpu(PyObject *module, const RunArguments *arguments, Product *p
                                           ":all' uses all GPUs: omit one of them");
         return NULL;
     }
-    if (!stream && count == 1 && !shared_stream(operands, &stream)) {
+    if (count == 1 && !shared_stream(operands, &stream)) {
         return NULL;
     }
     const DeviceArrays *const arrays = device_kinds[DEVICE_CUDA]->arrays;
