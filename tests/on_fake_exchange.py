@@ -88,7 +88,8 @@ def test_another_stream_follows_the_current_one(operands, current):
     assert same_bits(C.get(), operands[2])
     result = run("vec4", A, B, stream=other)
     assert type(result) is sgemm_kernels.DeviceArray
-    assert type(run("vec4", A, B, stream=stream)) is ByExchange
+    in_current = run("vec4", A, B, stream=stream)
+    assert type(in_current) is ByExchange
     is_open.value = 1
     core.library_synchronize(other)
     assert same_bits(C.get(), run("vec4", fresh, operands[1], device="cpu"))

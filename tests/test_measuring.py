@@ -885,7 +885,7 @@ class TestVerdicts:
 
     def test_not_comparable_across_schemas(self):
         old = Results(RUN, (row([1.0]),), schema=1)
-        with pytest.raises(NotComparableError, match="schema, 1 and 3"):
+        with pytest.raises(NotComparableError, match="schema, 1 and 4"):
             judge(old, Results(RUN, (row([1.0]),)))
         judge(dataclasses.replace(old, schema=2), Results(RUN, (row([1.0]),)))
 

@@ -225,7 +225,8 @@ def test_a_block_with_too_many_threads_is_refused(tmp_path, side):
     mine = sk.kernel(path)
     assert said in str(mine.check(device="cpu"))
     assert said in str(mine.sanitize())
-    assert "could not be launched" in str(mine.check()) or said in str(mine.check())
+    report = str(mine.check())  # on a GPU if there is one
+    assert said in report or "launching a kernel failed" in report
 
 
 def test_a_cache_folder_may_have_a_name_that_is_not_text(tmp_path, monkeypatch):

@@ -97,14 +97,14 @@ def kernel(
         raise TypeError(f"a kernel's file is named by a str or a path, not by {source!r}")
     if "\n" in text:
         if name is None:
-            raise ValueError("a text has no file to be named by: pass name='mine' too")
+            raise ValueError("a kernel from text needs a name: pass name='mine'")
         path = Path(f"{name}.cu")
     else:
         path = Path(text).absolute()
         text = compiler.text_of(path)
     called = path.stem if name is None else name
     if fault := name_fault(called):
-        raise ValueError(f"{fault}: pass name= to call it otherwise")
+        raise ValueError(f"{fault}: pass name= to choose another name")
     launch = None
     if grid is not None or block is not None:
         launch = PlainLaunch.of(
@@ -142,7 +142,7 @@ def _is_plain(text: str) -> bool:
 def name_fault(name: str) -> str | None:
     """Why a kernel cannot have this name; None if it can."""
     if not _NAME.fullmatch(name):
-        return f"{name!r} is no name: that is letters, digits and _, and begins with no digit"
+        return f"{name!r} is not a valid name: use letters, digits and _, with no digit first"
     if name in {"cublas-tf32", *(variant.name for variant in variants())}:
         return f"the ladder has a {name!r} already"
     return None

@@ -54,6 +54,7 @@ asan_alone := $(DEVICE_SOURCES)
 tsan_alone := $(DEVICE_SOURCES)
 poison_alone := $(DEVICE_SOURCES)
 gpu_alone := csrc/core/status.c
+gpu_alone_nvcc := build/check/gpu/nvcc/csrc/cuda/failures.cu.o
 asan_kernels_of := build/check/asan
 tsan_kernels_of := build/check/tsan
 poison_kernels_of := build/check/poison
@@ -68,7 +69,7 @@ build/check/$(1)/driver: $$($(1)_objects)
 	$$($(1)_link) $$^ -o $$@ -ldl
 
 $(SINGLE_FILE:%=build/check/$(1)/%): build/check/$(1)/%: $$($(1)_alone:%=build/check/$(1)/%.o) \
-		$$($(1)_kernels_of)/tests/native/%.cu.o
+		$$($(1)_kernels_of)/tests/native/%.cu.o $$($(1)_alone_nvcc)
 	$$($(1)_link) $$^ -o $$@
 
 build/check/$(1)/%.cu.o: %.cu tests/native/checks.mk | build/check/$(1)/compiler
