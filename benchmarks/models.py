@@ -217,6 +217,8 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = Fa
     return figure
 
 
+MOST_BESIDE = 0.92
+"""The widest bar whose label has room beside it."""
 TEXT = 1.05
 """Where the column of errors begins, in the units of the bars: PyTorch's float32 takes 1."""
 
@@ -233,9 +235,11 @@ def draw_bars(axes: Axes, names: list[str], rows: list[dict[str, Any]], theme: T
                 continue
             share, y = row["over_float32"], place + (index - 0.5) * thick
             axes.barh(y, share, height=thick, color=LOOKS[way][0])
+            inside = share > MOST_BESIDE  # else the label would cover the text
             axes.annotate(
-                f"{1 / share:.2f}x", (share, y), (4, 0), textcoords="offset points", va="center",
-                fontsize=9, fontweight="bold",
+                f"{1 / share:.2f}x", (share, y), (-4 if inside else 4, 0),
+                textcoords="offset points", va="center", ha="right" if inside else "left",
+                fontsize=9, fontweight="bold", color=theme.paper if inside else theme.ink,
             )  # fmt: skip
             if place == 0:
                 label = way.removeprefix("PyTorch ")
