@@ -1006,6 +1006,7 @@ def test_a_wheel_has_the_package_its_kernels_and_recorded_results(tree):
     ours = tree / "sgemm_kernels"
     subpackages = [module.parent for module in ours.glob("*/__init__.py")]
     package = [*ours.glob("*.py*"), *(path for sub in subpackages for path in sub.glob("*.py"))]
+    levels = [path for path in ours.glob("learning/levels/*/*") if path.is_file()]
     results = tree / "benchmarks/results"
     experiments = ("accuracy", "ladder", "tile_size", "traffic", "work_per_thread")
     recorded = [path for name in experiments for path in results.glob(f"*/{name}.json")]
@@ -1030,7 +1031,7 @@ def test_a_wheel_has_the_package_its_kernels_and_recorded_results(tree):
         ),
         "sgemm_kernels/_core.abi3.so",
         "sgemm_kernels/py.typed",
-        *(path.relative_to(tree).as_posix() for path in package),
+        *(path.relative_to(tree).as_posix() for path in [*package, *levels]),
         *(f"sgemm_kernels/csrc/ladder/{path.relative_to(sources).as_posix()}" for path in kernels),
         *(f"sgemm_kernels/explaining/page/page.{kind}" for kind in ("html", "css", "js")),
         *(f"sgemm_kernels/recorded/{path.relative_to(results).as_posix()}" for path in recorded),

@@ -1,4 +1,4 @@
-// says: wrong values; K is no multiple of 16
+// says: wrong values; K is not a multiple of 16
 __global__ void sgemm(int M, int N, int K, float alpha, const float *A, const float *B, float beta,
                       float *C)
 {
