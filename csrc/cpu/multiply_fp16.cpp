@@ -12,7 +12,7 @@ namespace {
 
 constexpr int rows = product_rows, cols = product_cols, depth = product_depth;
 constexpr int kept_bits = 25;                /* below the largest exponent */
-constexpr int16_t exponent_of_zero = -10000; /* plus any other exponent: below that of any float */
+constexpr int16_t exponent_of_zero = -10000; /* plus any other exponent: less than any float has */
 
 /* Each loop below does one simple operation on consecutive elements, so that the compiler
  * vectorizes it. All steps are exact except the conversions to integers, which truncate. */

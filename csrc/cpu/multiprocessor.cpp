@@ -272,7 +272,7 @@ void thread_main();
 Fiber *begin_on_own_stack(Multiprocessor *self, int position)
 {
     constexpr size_t line = 64, lines = 64,
-                     used = 5; /* cache lines of a page; roughly those that a waiting thread uses */
+                     used = 5; /* cache lines of a page, about as many as a waiting thread uses */
     const size_t unused = static_cast<size_t>(position) * used % lines * line;
     Fiber *const fiber = &self->fibers[position];
     fiber->top = fiber_prepare(self->stacks + (position + 1) * self->stride - stack_bytes,
