@@ -39,7 +39,8 @@ pthread_mutex_t event_mutex = PTHREAD_MUTEX_INITIALIZER;
 struct SharedEvent {
     cudaEvent_t event;
     int device;
-    unsigned long long order; /* of the stream that it was recorded in */
+    cudaStream_t stream;      /* that it was recorded in; a new stream may have the same handle */
+    unsigned long long order; /* order_of(stream) */
     int users;
     SharedEvent *next; /* in the list of idle events */
 };
@@ -122,6 +123,7 @@ cudaError_t wait_for_events(const DeviceBuffer *buffer, cudaStream_t stream,
 
 cudaError_t record_event(SharedEvent *event, cudaStream_t stream, unsigned long long order)
 {
+    event->stream = stream;
     event->order = order;
     return cudaEventRecord(event->event, stream);
 }
@@ -143,12 +145,12 @@ cudaError_t record(int device, SharedEvent **entry, cudaStream_t stream)
 
 /* The entry for reads in a stream: its own, a free one, or one that it shares with another
  * stream. */
-SharedEvent **read_entry(DeviceBuffer *buffer, unsigned long long order)
+SharedEvent **read_entry(DeviceBuffer *buffer, cudaStream_t stream)
 {
     SharedEvent **best = &buffer->events[1];
     for (int index = 1; index < MOST_EVENTS; ++index) {
         SharedEvent **const entry = &buffer->events[index];
-        if (*entry && is_in(*entry, order)) {
+        if (*entry && (*entry)->stream == stream) {
             return entry;
         }
         best = *best && !*entry ? entry : best;
@@ -194,20 +196,20 @@ void push_dropped(DeviceBuffer *buffer)
  * work. */
 bool record_exported_work(DeviceBuffer *buffer)
 {
-    const bool done = !buffer->exported_to_default ||
-                      record(buffer->device, read_entry(buffer, order_of(cudaStreamLegacy)),
-                             cudaStreamLegacy) == cudaSuccess;
+    const bool done =
+        !buffer->exported_to_default || record(buffer->device, read_entry(buffer, cudaStreamLegacy),
+                                               cudaStreamLegacy) == cudaSuccess;
     cudaGetLastError();
     buffer->exported_to_default = !done;
     return done;
 }
 
 /* True if only work in this stream still uses the buffer. */
-bool is_used_only_in(const DeviceBuffer *buffer, unsigned long long order)
+bool is_used_only_in(const DeviceBuffer *buffer, cudaStream_t stream)
 {
     bool all = true;
     for (const SharedEvent *const event : buffer->events) {
-        all = all && (!event || is_in(event, order) || is_done(event));
+        all = all && (!event || event->stream == stream || is_done(event));
     }
     return all;
 }
@@ -317,7 +319,7 @@ Status buffers_note(const StreamScope *scope)
         DeviceBuffer *const buffer = scope->used[index].buffer;
         error = scope->used[index].writes
                     ? wait_for_events(buffer, stream, scope->order, true)
-                    : wait_for(stream, scope->order, *read_entry(buffer, scope->order));
+                    : wait_for(stream, scope->order, *read_entry(buffer, stream));
     }
     error = error == cudaSuccess ? record_event(event, stream, scope->order) : error;
     for (int index = 0; index < scope->uses; ++index) {
@@ -331,7 +333,7 @@ Status buffers_note(const StreamScope *scope)
             }
             assign(&buffer->events[0], event);
         } else {
-            assign(read_entry(buffer, scope->order), event);
+            assign(read_entry(buffer, stream), event);
         }
     }
     clear(&event);
@@ -401,7 +403,7 @@ void buffers_collect(int device, cudaStream_t stream, bool all)
     while (buffer) { /* last dropped comes first */
         DeviceBuffer *const next = buffer->next;
         const bool known = !needs_device_wait(buffer, stream) && record_exported_work(buffer);
-        if (done || (known && (is_used_only_in(buffer, order) || ++pending > most_pending))) {
+        if (done || (known && (is_used_only_in(buffer, stream) || ++pending > most_pending))) {
             release(buffer, stream, order, done);
         } else {
             buffer->next = kept;
