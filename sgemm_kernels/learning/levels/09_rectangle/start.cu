@@ -17,7 +17,7 @@ __global__ void sgemm(int M, int N, int K, float alpha, const float *A, const fl
         }
         __syncthreads();
         for (int k = 0; k < 8; ++k) {
-            // TODO: 32 loads for 16 multiply-adds.
+            // TODO: two loads for each multiply-add (the compiler removes some of them).
             for (int i = 0; i < 4; ++i) {
                 for (int j = 0; j < 4; ++j) {
                     sum[i][j] += As[k][ty + 16 * i] * Bs[k][tx + 16 * j];

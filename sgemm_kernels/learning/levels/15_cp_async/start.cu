@@ -18,7 +18,7 @@ __global__ void sgemm(int M, int N, int K, float alpha, const float *A, const fl
         }
         cp_async_commit();
         if (t > 0) { // multiply tile t - 1 meanwhile
-            // TODO: nobody has waited for the copies of tile t - 1.
+            // TODO: no thread has waited for the copies of tile t - 1.
             __syncthreads();
             for (int k = 0; k < 16; ++k) {
                 sum += As[(t - 1) % 2][ty][k] * Bs[(t - 1) % 2][k][tx];
