@@ -1,4 +1,4 @@
-// says: goal: multiply-adds per wavefront; Neighbouring lanes
+// says: goal: multiply-adds per wavefront; No pairs of lanes
 __global__ void sgemm(int M, int N, int K, float alpha, const float *A, const float *B, float beta,
                       float *C)
 {
