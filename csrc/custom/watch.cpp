@@ -3,7 +3,9 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +15,7 @@
 #include <tuple>
 #include <vector>
 
-#include "../cpu/grid.h"
+#include "../cpu/multiprocessor.h"
 
 /* Tables in the kernel's object, written by sgemm_kernels/custom/annotate_assembly.py as for
  * ../count/count.cpp. */
@@ -34,8 +36,6 @@ extern const SharedArray __start_sgemm_shared_arrays[], __stop_sgemm_shared_arra
 
 namespace {
 
-constexpr int max_threads = 1024;
-constexpr int warp_size = 32;
 constexpr int no_thread = -1;
 
 /* The latest access of one kind to a word, at a clock of its thread. */
@@ -92,6 +92,8 @@ std::vector<Array> arrays;
 dim3 block_threads = 0;
 int cluster_blocks = 1;
 bool watching = false; /* the threads of a block or cluster are running */
+bool fills_with_zeros; /* and prints nothing */
+bool launcher_runs;    /* the host's code between the kernels of a product */
 /* Vector clocks (C. J. Fidge, 1988; F. Mattern, 1989). clocks[t][u] is the latest clock of thread u
  * that happened before thread t's next access. A thread leaves its clocks at a barrier, and then
  * its own clock advances. */
@@ -202,6 +204,9 @@ uintptr_t kernel_place(uintptr_t returns_to)
 void print_finding(const char *kind, uintptr_t place, const char *array, int64_t block, int thread,
                    int other_thread, const std::string &text)
 {
+    if (fills_with_zeros) {
+        return;
+    }
     const Line line = line_of(place);
     /* An index may be reported both with and without its array's name. */
     const char *const whose = strcmp(kind, "out of bounds") == 0 ? "" : array;
@@ -421,7 +426,8 @@ void look(const void *pointer, int bytes, bool store, bool atomic, uintptr_t pla
              formatted("thread %d writes %s", thread_in_block(),
                        element_of(*array, address).c_str()));
     }
-    if (array->operand && !store && !array->operand->readable) {
+    if (array->operand && !store && !array->operand->readable &&
+        array->words[(address - array->begin) / sizeof(float)].writer.thread == no_thread) {
         tell("memory nobody wrote", place, array->name,
              formatted("thread %d reads %s although beta is 0", thread_in_block(),
                        element_of(*array, address).c_str()));
@@ -459,9 +465,10 @@ void add_array(const char *name, uintptr_t begin, size_t bytes, size_t behind,
                       std::vector<bool>(is_input ? words : 0), operand});
 }
 
-void fill_with_NaN(uintptr_t begin, size_t bytes)
+/* With NaN, or with zeros. */
+void fill(uintptr_t begin, size_t bytes)
 {
-    memset(reinterpret_cast<void *>(begin), 0xff, bytes);
+    memset(reinterpret_cast<void *>(begin), fills_with_zeros ? 0 : 0xff, bytes);
 }
 
 size_t dynamic_bytes;
@@ -474,7 +481,7 @@ void watch_block_begins()
 {
     for (const SharedArray *array = __start_sgemm_shared_arrays;
          array != __stop_sgemm_shared_arrays; ++array) {
-        fill_with_NaN(address_at(array->place), static_cast<size_t>(array->bytes));
+        fill(address_at(array->place), static_cast<size_t>(array->bytes));
     }
     for (int rank = 0; dynamic_bytes > 0 && rank < cluster_blocks; ++rank) {
         const auto first =
@@ -482,7 +489,7 @@ void watch_block_begins()
         if (blockIdx.x == 0) {
             add_array("dynamic shared memory", first, dynamic_bytes, redzone, nullptr);
         }
-        fill_with_NaN(first, dynamic_bytes);
+        fill(first, dynamic_bytes);
     }
     for (int thread = 0; thread < max_threads; ++thread) {
         std::fill_n(clocks[thread], max_threads, 0u);
@@ -495,6 +502,9 @@ void watch_block_begins()
     copies_of_phase.clear();
     left_at.clear();
     others_left_at.clear();
+    static thread_local char stack_of_handlers[64 * 1024];
+    const stack_t stack = {stack_of_handlers, 0, sizeof stack_of_handlers};
+    sigaltstack(&stack, nullptr);
     watching = true;
 }
 
@@ -617,6 +627,16 @@ namespace {
 
 AnyKernel watched;
 
+/* While only the launcher runs, an access to an operand's memory is a mistake. */
+void protect_operands(int protection)
+{
+    for (const WatchedOperand &operand : operands) {
+        if (operand.memory) {
+            mprotect(operand.memory, operand.bytes, protection);
+        }
+    }
+}
+
 void watch_thread(const void *)
 {
     calls[thread_number()].depth = 0;
@@ -637,24 +657,74 @@ Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t 
     ++launches;
     went_with_atomics.clear();
     arrays.erase(std::remove_if(arrays.begin(), arrays.end(),
-                                [](const Array &array) { return !array.scratch; }),
+                                [](const Array &array) {
+                                    return !array.scratch && !array.operand;
+                                }),
                  arrays.end());
+    const bool begins = std::none_of(arrays.begin(), arrays.end(),
+                                     [](const Array &array) { return array.operand; });
     for (const WatchedOperand &operand : operands) {
-        add_array(operand.name, reinterpret_cast<uintptr_t>(operand.memory), operand.bytes, 0,
-                  &operand);
+        if (begins) { /* otherwise an earlier kernel of the product has written C */
+            add_array(operand.name, reinterpret_cast<uintptr_t>(operand.memory), operand.bytes, 0,
+                      &operand);
+        }
     }
+    protect_operands(PROT_READ | PROT_WRITE);
     for (const SharedArray *array = __start_sgemm_shared_arrays;
          array != __stop_sgemm_shared_arrays; ++array) {
         add_array(array->name, address_at(array->place), static_cast<size_t>(array->bytes), redzone,
                   nullptr);
     }
-    return run_grid({watch_thread, nullptr}, blocks, threads, shared_bytes, cluster, 1, interrupt);
+    const Status status =
+        run_grid({watch_thread, nullptr}, blocks, threads, shared_bytes, cluster, 1, interrupt);
+    protect_operands(launcher_runs ? PROT_NONE : PROT_READ | PROT_WRITE);
+    return status;
+}
+
+void watch_launcher(bool begins)
+{
+    launcher_runs = begins;
+    protect_operands(begins ? PROT_NONE : PROT_READ | PROT_WRITE);
+}
+
+const char *watch_orders[] = {"", nullptr};
+void watch_order(int) {}
+
+bool watch_fill_with_zeros(bool zeros)
+{
+    fills_with_zeros = zeros;
+    return true;
+}
+
+void watch_forget_suspects()
+{
+    suspects.clear();
+}
+
+const char *watch_meaning_of(const void *address)
+{
+    const auto byte = static_cast<const char *>(address);
+    for (const WatchedOperand &operand : operands) {
+        if (!watching && byte >= operand.memory && byte < operand.memory + operand.bytes) {
+            return "the launcher accesses an operand on the host: on a GPU it is in the GPU's "
+                   "memory";
+        }
+    }
+    const bool on_stack =
+        multiprocessor && byte >= multiprocessor->stacks &&
+        byte < multiprocessor->stacks + multiprocessor->stride * max_threads;
+    return watching && on_stack ? "the stack overflows: a thread's arrays and calls need more "
+                                  "than the 512 KB of local memory that a GPU gives a thread"
+                                : nullptr;
 }
 
 void name_scratch(const void *first, size_t bytes, bool zeros)
 {
-    add_array("scratch", reinterpret_cast<uintptr_t>(first), bytes, 0, nullptr, true);
+    add_array("scratch", reinterpret_cast<uintptr_t>(first), bytes, redzone, nullptr, true);
     arrays.back().zeros = zeros;
+    if (!zeros) {
+        fill(reinterpret_cast<uintptr_t>(first), bytes);
+    }
 }
 
 /* Declared in ../count/counted.h; a trace counts these. */
@@ -691,7 +761,28 @@ void count_tile(void *to, const TensorMap *map, uint64_t *barrier, int, int, int
     group.resize(before);
 }
 
-void count_wgmma(int, const void *, const void *, int) {}
+/* The reads by a product of a warpgroup, in chunks of 16 bytes. The first thread of each warp
+ * stands for the warp: it reads the warp's 16 rows of A and a quarter of the rows of B. */
+void count_wgmma(int n, const void *a, const void *b, int swizzle)
+{
+    constexpr int rows = 16, warps = 4, chunks = 2, chunk_bytes = 16;
+    const void *const here = __builtin_return_address(0);
+    const int thread = thread_number() % warpgroup_size, warp = thread / warp_size;
+    if (thread % warp_size != 0) {
+        return;
+    }
+    const auto read = [=](const void *factor, int first, int end) {
+        for (int at = first * chunks; at < end * chunks; ++at) {
+            const auto linear =
+                reinterpret_cast<uintptr_t>(factor) +
+                static_cast<unsigned>(at / chunks * swizzle + at % chunks * chunk_bytes);
+            look_at(reinterpret_cast<const void *>(swizzled_address(linear, swizzle)), chunk_bytes,
+                    false, here);
+        }
+    };
+    read(a, warp * rows, (warp + 1) * rows);
+    read(b, warp * n / warps, (warp + 1) * n / warps);
+}
 
 void name_array(const char *name, const void *first, size_t bytes)
 {

@@ -25,6 +25,23 @@ struct WatchedOperand {
 /* Sets the operands of the next launch. */
 void watch_operands(const WatchedOperand (&operands)[3]);
 
+/* The host's launcher begins or ends. It must not access the operands' memory itself. */
+void watch_launcher(bool begins);
+
+/* The orders of blocks and threads in which each product is computed, as words; NULL ends them. */
+extern const char *watch_orders[];
+void watch_order(int index);
+
+/* What shared memory and scratch memory hold at first: zeros, or NaN again. With zeros the next
+ * launch prints nothing. Returns false if that is not supported. */
+bool watch_fill_with_zeros(bool zeros);
+
+/* Forgets the reads of memory that was never written. */
+void watch_forget_suspects();
+
+/* What an access to this address means, if it is no address of an array; otherwise NULL. */
+const char *watch_meaning_of(const void *address);
+
 /* Prints what happened since watch_operands(): the barriers of the first block, the atomic
  * operations of all threads, the accesses of the first block's busiest thread, and the bytes of
  * static shared memory. */

@@ -6,6 +6,7 @@ operands.
 """
 
 import itertools
+import mmap
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from .._accuracy import expect
 from .._catalog import Variant
 from .._core import OutOfMemoryError
 from .child_process import begin
+from .compiler import Source
 from .diagnosis import Finding
 from .plain import Plain
 
@@ -26,8 +28,18 @@ _Float32 = NDArray[np.float32]
 
 _GUARD = 8
 """NaN elements before and after each row (or column) of an operand."""
-_UNSET = np.uint32(0x7FC0BEEF).view(np.float32)
-"""The initial value of C: a NaN that differs from all others."""
+_UNSET = 0x7F80BEEF
+"""The initial bits of C without beta: a signalling NaN that differs from all others."""
+_COMPUTED = 0x7FC0BEEF
+"""What arithmetic makes of them, apart from the sign: a quiet NaN."""
+_APART = 1 << 27
+"""Elements between the starts of rows that are far apart."""
+_ROWS_APART = 20
+"""Rows of such an operand: their offsets exceed 2^31."""
+DEEP = 256
+"""From this K on, kernels that fall back to another kernel for a small K run their own."""
+_EVERY_DEEP = 6
+"""One of so many products is computed with a deep K, too."""
 _PROBED = 64
 """Up to this K, each k is also tested alone."""
 
@@ -48,6 +60,7 @@ class Case:
     beta: float = 0.0
     special: str = ""
     integers: bool = False  # small values that fp16 holds exactly
+    apart: bool = False  # 2^27 elements between the starts of rows
 
     @property
     def text(self) -> str:
@@ -59,6 +72,7 @@ class Case:
         words += [f"alpha = {self.alpha:g}"] if self.alpha != 1 else []
         words += [f"beta = {self.beta:g}"] if self.beta != 0 else []
         words += [self.special] if self.special else []
+        words += [f"rows {_APART} elements apart"] if self.apart else []
         return ", ".join(words)
 
     @property
@@ -123,8 +137,13 @@ def cases_for(tile: Tile) -> list[Case]:
     for alpha, beta in ((0.7, 0.0), (1.0, 1.0), (-1.3, 0.7), (0.0, 2.0), (1.0, -0.5)):
         cases.append(replace(plain, alpha=alpha, beta=beta))
         cases.append(replace(plain, alpha=alpha, beta=beta, M=BM + 1, N=BN - 1, K=BK + 1))
-    cases += [replace(plain, special=name) for name in SPECIAL]
+    # Groups of four elements are whole, but tiles are not.
+    for A, B in ((False, False), (True, False), (False, True)):
+        cases.append(Case(BM + 4, BN + 4, 2 * BK + 4, A_by_columns=A, B_by_columns=B))
+    cases += [replace(plain, special=name, beta=float(name == NAN_IN_C)) for name in SPECIAL]
+    cases += [Case(BM, BN, DEEP + BK), Case(BM + 1, BN - 1, DEEP + BK + 1, alpha=0.7, beta=0.5)]
     cases += [
+        Case(_ROWS_APART, _ROWS_APART, _ROWS_APART, beta=1.0, apart=True),
         replace(plain, K=0),
         replace(plain, K=0, beta=0.5),
         Case(1, 1, 1),
@@ -136,8 +155,20 @@ def cases_for(tile: Tile) -> list[Case]:
 
 def cases_of(own: Any) -> list[Case]:
     """The products for a custom kernel: for a plain one, of sizes that it computes."""
-    tile = tile_of(own.variant)
-    return cases_for(tile) if own.plain is None else plain_cases(own.plain, cases_for(tile))
+    cases = cases_for(tile_of(own.variant))
+    if own.plain is not None:
+        return plain_cases(own.plain, cases)
+    return [*cases, *deep_cases(cases)] if falls_back(own.made_of) else cases
+
+
+def falls_back(source: Source) -> bool:
+    """Whether the kernel leaves products with a small K to another kernel."""
+    return any(path.name == "error_check.h" for path in source.included)
+
+
+def deep_cases(cases: Sequence[Case]) -> list[Case]:
+    """A part of the products, with a K from which on such a kernel runs its own code."""
+    return [replace(case, K=case.K + DEEP) for case in cases[:: _EVERY_DEEP] if not case.apart]
 
 
 def plain_cases(plain: Plain, cases: Sequence[Case]) -> list[Case]:
@@ -147,7 +178,7 @@ def plain_cases(plain: Plain, cases: Sequence[Case]) -> list[Case]:
         M, N, K = plain.fitting(case.M, case.N, case.K) if case.K else (case.M, case.N, 0)
         shifted = case.A_shift or case.B_shift or case.C_shift
         turned = case.A_by_columns or case.B_by_columns
-        if shifted or (turned and (case.M, case.N, case.K) != (M, N, K)):
+        if shifted or case.apart or (turned and (case.M, case.N, case.K) != (M, N, K)):
             continue
         kept.append(replace(case, M=M, N=N, K=K))
     return list(dict.fromkeys(kept))
@@ -170,12 +201,24 @@ def _scale(A: _Float32, B: _Float32) -> None:
     B *= np.float32(1e30)
 
 
+def _set_nan_beside_zero(A: _Float32, B: _Float32) -> None:
+    A[0, -1] = np.nan
+    B[-1] = 0.0
+
+
+def _set_nothing(A: _Float32, B: _Float32) -> None:
+    """For a NaN in C, which ``_values`` sets."""
+
+
+NAN_IN_C = "a NaN in C"
 _SET = {
     "a NaN in A": _set_nan,
+    "a NaN in A beside zeros in B": _set_nan_beside_zero,
+    NAN_IN_C: _set_nothing,
     "an infinity in B": _set_infinity,
     "tiny and huge values": _scale,
 }
-SPECIAL = {"a NaN in A": "n", "an infinity in B": "i", "tiny and huge values": "s"}
+SPECIAL = dict(zip(_SET, "nzcis", strict=True))
 """Special values, and their letters in the arguments of csrc/custom/driver.cpp."""
 
 
@@ -208,6 +251,8 @@ def _values(case: Case) -> tuple[_Float32, _Float32, _Float32]:
     )
     if case.special and A.size and B.size:
         _SET[case.special](A, B)
+    if case.special == NAN_IN_C:
+        C[0, -1] = np.nan
     return A, B, C
 
 
@@ -229,13 +274,31 @@ def _guarded(
     return view, memory
 
 
+def _far_apart(values: _Float32) -> _Float32:
+    """A view of the values in reserved memory. A 32-bit offset that overflows stays inside."""
+    rows, cols = values.shape
+    before = 1 << 31
+    size = 4 * (before + rows * _APART)
+    reserve = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
+    memory = np.frombuffer(mmap.mmap(-1, size, flags=reserve), np.float32)
+    view = np.lib.stride_tricks.as_strided(memory[before:], (rows, cols), (4 * _APART, 4))
+    view[:] = values
+    return view
+
+
 def _run_case(where: _Where, case: Case, values: Any = None) -> _Outcome:
     A_values, B_values, C_values = values or _values(case)
     contiguous = where.own.plain is not None
     A, A_memory = _guarded(A_values, case.A_by_columns, case.A_shift, contiguous)
     B, B_memory = _guarded(B_values, case.B_by_columns, case.B_shift, contiguous)
-    start = C_values if case.beta != 0 else np.full_like(C_values, _UNSET)
+    unset = np.full(C_values.shape, _UNSET, np.uint32).view(np.float32)
+    start = C_values if case.beta != 0 else unset
     out, C_memory = _guarded(start, False, case.C_shift, contiguous)
+    if case.apart:
+        try:
+            A, B, out = (_far_apart(X) for X in (A_values, B_values, start))
+        except OSError:  # the address space is limited
+            return _Outcome(case, np.zeros(C_values.shape, bool), C_values)
     kept = [memory.copy() for memory in (A_memory, B_memory, C_memory)]
     keywords: dict[str, Any] = {"C": out, "beta": case.beta} if case.beta != 0 else {}
     nothing = np.zeros(C_values.shape, bool)
@@ -280,8 +343,18 @@ def _features(tile: Tile) -> list[_Feature]:
         ("where B's address is not a multiple of 16", lambda c: c.B_shift != 0),
         ("where C's address is not a multiple of 16", lambda c: c.C_shift != 0),
         *((f"with {name}", lambda c, name=name: c.special == name) for name in SPECIAL),
+        ("with special values", lambda c: bool(c.special)),
+        ("where rows are far apart, so that a 32-bit index overflows", lambda c: c.apart),
         (f"where M is not a multiple of {BM}", lambda c: c.M % BM != 0),
         (f"where N is not a multiple of {BN}", lambda c: c.N % BN != 0),
+        (
+            f"where N is a multiple of 4 and not of {BN}",
+            lambda c: c.N % 4 == 0 and c.N % BN != 0,
+        ),
+        (
+            f"where M is a multiple of 4 and not of {BM}",
+            lambda c: c.M % 4 == 0 and c.M % BM != 0,
+        ),
         (f"where K is not a multiple of {BK}", lambda c: c.K % BK != 0),
         (f"where K is a multiple of {BK}", lambda c: c.K % BK == 0),
         (f"where K is above {BK}", lambda c: c.K > BK),
@@ -339,6 +412,12 @@ def _of_message(own: Any, message: str, outcomes: list[_Outcome]) -> Finding:
     return message_finding(message, own.file, f"at {simplest.case.text}")
 
 
+_ASYNCHRONOUS = (
+    "in flight|may still read|could still read|wgmma.fence|without waiting|no thread waited"
+)
+"""Words of errors about asynchronous work: csrc/cpu/late.cpp and wgmma.cpp."""
+
+
 def message_finding(message: str, file: str, when: str) -> Finding:
     """The finding for the message of a failed launch, with the lines and threads that it names."""
     lines = [int(number) for number in re.findall(r"\bline (\d+)", message)]
@@ -348,6 +427,8 @@ def message_finding(message: str, file: str, when: str) -> Finding:
         kind = "divergent barrier"
     elif "can go on" in message:
         kind = "deadlock"
+    elif re.search(_ASYNCHRONOUS, message):
+        kind = "race"
     return Finding(
         kind,
         "; ".join(filter(None, (message, when))),
@@ -366,10 +447,15 @@ def _of_values(where: _Where, tile: Tile, wrong: list[_Outcome], right: Sequence
     i, j = int(rows[0]), int(cols[0])
     got = outcome.result[outcome.wrong]
     kind = "wrong values"
-    if (got.view(np.uint32) == _UNSET.view(np.uint32)).all():
+    bits = got.view(np.uint32)
+    if (bits == _UNSET).all():
         kind = "never set"
+    elif case.beta == 0 and (bits & 0x7FFFFFFF == _COMPUTED).any():
+        kind = "memory nobody wrote"
     when = _when(tile, [o.case for o in wrong], right)
     parts = [_where(outcome.wrong, tile)]
+    if kind == "memory nobody wrote":
+        parts.append("C is read although beta is 0: it may hold NaN, and 0 * NaN is NaN")
     parts += [text] if (text := _steps(where, outcome)) else []
     parts += [text] if (text := _beta(outcome)) else []
     count = len(wrong) + len(right)

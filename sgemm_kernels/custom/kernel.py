@@ -31,6 +31,7 @@ from .compiler import (
     Source,
     count_build,
     digest_of,
+    late_build,
     run_build,
     watch_build,
 )
@@ -64,7 +65,7 @@ class Kernel:
         self._name = name
         self._digest = source.digest
         self._verdict_key = digest_of(
-            [compiler.library_key(source, build()) for build in (run_build, watch_build)]
+            [compiler.library_key(source, build()) for build in (run_build, watch_build, late_build)]
         )
         self._passed: set[str] = set()
         self._opened: dict[str, object] = {}
@@ -225,6 +226,9 @@ class Kernel:
             cases, findings = self._watch(tile, seconds)
             if sanitize.looks_unset(findings):
                 findings += sanitize.unset_variables(self._source, tile, seconds)
+            if not findings:
+                program, _ = compiler.library(self._source, late_build())
+                findings += sanitize.watch_late(program, self._source, tile, seconds)
             if on_gpu:
                 more, told = compute_sanitizer.watch(self, where)
                 cases += more

@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from ..explaining.trace import trace
-from .check import SPECIAL, Case, Tile, message_finding, plain_cases
+from .check import (
+    DEEP,
+    NAN_IN_C,
+    SPECIAL,
+    Case,
+    Tile,
+    falls_back,
+    message_finding,
+    plain_cases,
+)
 from .child_process import begin
 from .compiler import CompileError, Source, library, watch_build
 from .diagnosis import Finding
@@ -91,6 +100,7 @@ def cases_for(tile: Tile) -> list[Case]:
         Case(BM, 2 * BN + 1, 1, alpha=-1.3, beta=0.7),
         Case(2 * BM + 1, 1, 3 * BK, beta=-0.5),
         Case(BM + 3, 3 * BN + 1, BK, C_shift=1, beta=1.0),
+        Case(BM + 4, BN + 4, 2 * BK + 4),
         Case(BM, BN, 4 * BK),
         Case(BM + 1, BN + 1, BK + 1, alpha=0.0, beta=2.0),
         Case(BM, BN, 0),
@@ -99,7 +109,7 @@ def cases_for(tile: Tile) -> list[Case]:
     for shift, other in ((1, 2), (2, 3), (3, 1)):
         for columns in (False, True):
             cases.append(Case(BM, BN, BK + 1, columns, not columns, shift, other))
-    cases += [replace(plain, special=name) for name in SPECIAL]
+    cases += [replace(plain, special=name, beta=float(name == NAN_IN_C)) for name in SPECIAL]
     return list(dict.fromkeys(cases))
 
 
@@ -207,7 +217,7 @@ def elsewhere(program: Path, source: Source, seconds: float) -> list[Finding]:
             first = first or worst
             whose = "M, N or K" if plain.square else name
             at = "" if worst.line is None else f", line {worst.line}"
-            texts.append(f"if {whose} is no multiple of {of}: {worst.kind}{at}: {worst.text}")
+            texts.append(f"if {whose} is not a multiple of {of}: {worst.kind}{at}: {worst.text}")
     if first is not None:
         text = "; ".join(texts) + ". The launcher pads the operands with zeros there"
         told.append(replace(first, kind="needs multiples", text=text, harmless=True))
@@ -341,7 +351,16 @@ def declarations_without_value(text: str) -> list[tuple[int, str, str]]:
 def has_special(source: Source) -> bool:
     """Whether the checking build is right for special values. It is not if the kernel needs the
     fallback to fp32 in error_check.h, which this build lacks."""
-    return all(path.name != "error_check.h" for path in source.included)
+    return not falls_back(source)
+
+
+def watch_late(program: Path, source: Source, tile: Tile, seconds: float) -> list[Finding]:
+    """Findings of the build in which asynchronous work is late (``late_build``)."""
+    cases = cases_of(tile, source.plain)
+    if falls_back(source):
+        cases = [replace(case, K=case.K + DEEP) for case in cases]
+    arguments = [_argument(case, source.plain) for case in cases]
+    return _watch(program, cases, arguments, source.file, seconds)[1]
 
 
 def unset_variables(source: Source, tile: Tile, seconds: float) -> list[Finding]:

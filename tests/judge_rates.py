@@ -1,0 +1,171 @@
+"""How often `check` and `sanitize` find mistakes: python -m tests.judge_rates
+
+It makes every mistake of mutants/mutants.toml in every rung that has the place, judges each result,
+writes mutants/results.json, and then the tables of docs/use/judge.md. ``--draw`` writes the tables
+again from the results. A full run takes about an hour on two cores; a name or a rung limits it, and
+then nothing is written.
+"""
+
+import argparse
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sgemm_kernels as sk
+from sgemm_kernels.custom.diagnosis import Diagnosis, Finding
+
+FOLDER = Path(__file__).parent / "mutants"
+PAGE = Path(__file__).parent.parent / "docs/use/judge.md"
+LADDER = [v.name for v in sk.variants() if v.file is not None]
+FIRST_OF_LATER = "async"
+NEAR = 2
+"""A finding names the changed line if it is at most this many lines away."""
+SECONDS = 10
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A rung with one mistake, and what the first finding about it must say."""
+
+    rung: str
+    name: str
+    text: str
+    line: int
+    kinds: Sequence[str]
+    lines: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.rung}, line {self.line}: {self.name}"
+
+    @property
+    def later(self) -> bool:
+        return LADDER.index(self.rung) >= LADDER.index(FIRST_OF_LATER)
+
+    def kernel(self) -> Any:
+        return sk.kernel(self.text, name=f"mutant_of_{self.rung}")
+
+
+def mutants() -> list[Mutant]:
+    """All mutants, rung by rung."""
+    mutations = tomllib.loads((FOLDER / "mutants.toml").read_text(encoding="utf-8"))["mutation"]
+    found = []
+    for rung in LADDER:
+        text = sk.source(rung)
+        for mutation in mutations:
+            if rung in mutation.get("rungs", LADDER):
+                found += _places(rung, text, mutation)
+    return found
+
+
+def _places(rung: str, text: str, mutation: dict[str, Any]) -> Iterator[Mutant]:
+    old, new = mutation["old"], mutation["new"]
+    for place in re.finditer(re.escape(old), text):
+        changed = text[: place.start()] + new + text[place.end() :]
+        indent = len(old) - len(old.lstrip("\n"))
+        line = text.count("\n", 0, place.start() + indent) + 1
+        yield Mutant(rung, mutation["name"], changed, line, mutation["kinds"], mutation["lines"])
+
+
+def first_of(verdicts: Iterable[Diagnosis]) -> Finding | None:
+    """The first finding that counts: sanitize's, or check's if sanitize has none."""
+    wrong = [f for verdict in verdicts for f in verdict.findings if not f.harmless]
+    return wrong[0] if wrong else None
+
+
+def verdict_of(mutant: Mutant, finding: Finding | None) -> str:
+    """'right', 'wrong' or 'missed'."""
+    if finding is None:
+        return "missed"
+    if finding.kind not in mutant.kinds:
+        return "wrong"
+    if not mutant.lines:
+        return "right"
+    if finding.line is None or finding.file != f"mutant_of_{mutant.rung}.cu":
+        return "wrong"
+    near = abs(finding.line - mutant.line) <= NEAR
+    named = mutant.text.splitlines()[finding.line - 1]
+    return "right" if near or re.search(mutant.lines, named) else "wrong"
+
+
+def judged(mutant: Mutant) -> dict[str, Any]:
+    """The record of one mutant."""
+    kernel = mutant.kernel()
+    checked = kernel.check(device="cpu", seconds=SECONDS)
+    sanitized = kernel.sanitize(seconds=SECONDS)
+    finding = first_of([sanitized, checked])
+    return {
+        "mutant": mutant.key,
+        "later": mutant.later,
+        "name": mutant.name,
+        "verdict": verdict_of(mutant, finding),
+        "by": [w for w, v in (("check", checked), ("sanitize", sanitized)) if not v.passed],
+        "finding": "" if finding is None else str(finding)[:160],
+    }
+
+
+# ------------------------------------------------------------------ the tables
+
+
+def rates(records: Sequence[dict[str, Any]]) -> list[str]:
+    """The rows of the table of rates."""
+    rows = ["| rungs | mutants | right name and line | wrong name or line | missed |"]
+    rows += ["|---|---|---|---|---|"]
+    for text, later in ((f"up to `{LADDER[LADDER.index(FIRST_OF_LATER) - 1]}`", False),
+                        (f"from `{FIRST_OF_LATER}` on", True)):
+        part = [r["verdict"] for r in records if r["later"] == later]
+        cells = [f"{100 * part.count(v) / len(part):.1f} %" for v in ("right", "wrong", "missed")]
+        rows.append(f"| {text} | {len(part)} | {' | '.join(cells)} |")
+    return rows
+
+
+def kinds(records: Sequence[dict[str, Any]]) -> list[str]:
+    """The rows of the table of mistakes."""
+    rows = ["| mistake | mutants | right | wrong | missed |", "|---|---|---|---|---|"]
+    for name in sorted({r["name"] for r in records}):
+        part = [r["verdict"] for r in records if r["name"] == name]
+        cells = [str(part.count(v) or "") for v in ("right", "wrong", "missed")]
+        rows.append(f"| {name} | {len(part)} | {' | '.join(cells)} |")
+    return rows
+
+
+def with_tables(page: str, records: Sequence[dict[str, Any]]) -> str:
+    """The page with new tables between its markers."""
+    for name, rows in (("rates", rates(records)), ("kinds", kinds(records))):
+        begin, end = f"<!-- judge: {name} -->\n", f"\n<!-- end: {name} -->"
+        head, rest = page.split(begin)
+        page = head + begin + "\n".join(rows) + end + rest.split(end, 1)[1]
+    return page
+
+
+def recorded() -> list[dict[str, Any]]:
+    """The records of the last full run."""
+    found: list[dict[str, Any]] = json.loads((FOLDER / "results.json").read_text(encoding="utf-8"))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("which", nargs="?", default="", help="a rung or a part of a mistake's name")
+    parser.add_argument("--draw", action="store_true", help="write the tables again")
+    options = parser.parse_args()
+    if not options.draw:
+        records = []
+        for mutant in mutants():
+            if options.which in mutant.key:
+                records.append(judged(mutant))
+                last = records[-1]
+                print(f"{last['verdict']:6} {last['mutant']}: {last['finding']}", flush=True)
+        if options.which:
+            return
+        text = json.dumps(records, indent=0).replace("\n}, \n", "},\n")
+        (FOLDER / "results.json").write_text(text + "\n", encoding="utf-8")
+    PAGE.write_text(with_tables(PAGE.read_text("utf-8"), recorded()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
