@@ -95,15 +95,16 @@ def verdict_of(mutant: Mutant, finding: Finding | None) -> str:
 def judged(mutant: Mutant) -> dict[str, Any]:
     """The record of one mutant."""
     kernel = mutant.kernel()
-    checked = kernel.check(device="cpu", seconds=SECONDS)
     sanitized = kernel.sanitize(seconds=SECONDS)
-    finding = first_of([sanitized, checked])
+    verdicts = [sanitized]
+    if sanitized.passed:
+        verdicts.append(kernel.check(device="cpu", seconds=SECONDS))
+    finding = first_of(verdicts)
     return {
         "mutant": mutant.key,
         "later": mutant.later,
         "name": mutant.name,
         "verdict": verdict_of(mutant, finding),
-        "by": [w for w, v in (("check", checked), ("sanitize", sanitized)) if not v.passed],
         "finding": "" if finding is None else str(finding)[:160],
     }
 

@@ -8,6 +8,7 @@
 namespace {
 
 constexpr unsigned all_lanes = 0xffffffffu;
+constexpr unsigned undefined = 0xffffffffu; /* as a float, NaN */
 
 /* A thread's share of an exchange. */
 struct Share {
@@ -133,13 +134,7 @@ unsigned grid_shuffle(unsigned mask, unsigned value, int from, int line)
     if (from < 0 || from >= warp_size) {
         return value;
     }
-    if (!(lanes >> from & 1u)) {
-        block_fail(status_error(STATUS_DEVICE,
-                                "%s, line %d: the shuffle reads lane %d, which is not in the mask "
-                                "0x%08x, so its value is undefined",
-                                thread_name(), line, from, mask));
-    }
-    return static_cast<unsigned>(all[from]);
+    return lanes >> from & 1u ? static_cast<unsigned>(all[from]) : undefined;
 }
 
 unsigned grid_ballot(unsigned mask, bool predicate, int line)

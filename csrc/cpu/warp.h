@@ -17,8 +17,8 @@ void grid_barrier_of_lanes(unsigned mask, int line);
 /* The lanes of the running thread's warp that exist. */
 unsigned grid_lanes();
 
-/* The value of lane `from`, or the thread's own if there is no such lane. An error if the lane is
- * not in the mask. */
+/* The value of lane `from`, or the thread's own if there is no such lane. It is undefined, and here
+ * NaN, if the lane is not in the mask. */
 unsigned grid_shuffle(unsigned mask, unsigned value, int from, int line);
 
 /* One bit per thread: whether its predicate is nonzero. */

@@ -265,12 +265,8 @@ void tell_exit()
                           "the compiler found this to be undefined, as an access through NULL is");
         break;
     default:
-        if (const char *const what = watch_meaning_of(about->si_addr)) {
-            watch_print_place("ended its process", what);
-        } else {
-            watch_print_place("out of bounds",
-                              "the processor refuses this address, which is in no array");
-        }
+        const FaultyAccess access = watch_meaning_of(about->si_addr);
+        watch_print_place(access.kind, access.text);
     }
     _exit(3);
 }

@@ -31,16 +31,25 @@ void watch_order(int index)
 }
 
 void watch_operands(const WatchedOperand (&)[3]) {}
-void watch_launcher(bool) {}
+void watch_launcher(bool begins)
+{
+    const size_t bytes = late_memory_left();
+    if (!begins && bytes > 0) {
+        char text[100];
+        snprintf(text, sizeof text,
+                 "the launcher took %zu bytes of scratch memory and did not give them back", bytes);
+        print_finding("scratch memory", "scratch", text);
+    }
+}
 void watch_print_counts() {}
 bool watch_fill_with_zeros(bool)
 {
     return false;
 }
 void watch_forget_suspects() {}
-const char *watch_meaning_of(const void *)
+FaultyAccess watch_meaning_of(const void *)
 {
-    return nullptr;
+    return {"out of bounds", "the processor refuses this address, which is in no array"};
 }
 void watch_print_suspects() {}
 void watch_print_place(const char *kind, const char *text)

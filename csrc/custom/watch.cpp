@@ -93,7 +93,8 @@ dim3 block_threads = 0;
 int cluster_blocks = 1;
 bool watching = false; /* the threads of a block or cluster are running */
 bool fills_with_zeros; /* and prints nothing */
-bool launcher_runs;    /* the host's code between the kernels of a product */
+int64_t grid_size[3] = {1, 1, 1}; /* of a plain kernel */
+bool launcher_runs; /* the host's code between the kernels of a product */
 /* Vector clocks (C. J. Fidge, 1988; F. Mattern, 1989). clocks[t][u] is the latest clock of thread u
  * that happened before thread t's next access. A thread leaves its clocks at a barrier, and then
  * its own clock advances. */
@@ -200,6 +201,26 @@ uintptr_t kernel_place(uintptr_t returns_to)
     return own.depth > 2 ? own.in_kernel : returns_to;
 }
 
+std::string formatted(const char *format, ...) __attribute__((format(printf, 1, 2)));
+std::string formatted(const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return text;
+}
+
+/* '4', or '(4, 1)' in a plain kernel's grid of two or three dimensions. */
+std::string name_of_block(int64_t block)
+{
+    const long long x = grid_size[0], y = grid_size[1], z = grid_size[2];
+    return y == 1 && z == 1 ? std::to_string(block)
+           : z == 1         ? formatted("(%lld, %lld)", block % x, block / x)
+                            : formatted("(%lld, %lld, %lld)", block % x, block / x % y, block / x / y);
+}
+
 /* Prints fields separated by tabs: finding, kind, file, line, array, block, two threads, text. */
 void print_finding(const char *kind, uintptr_t place, const char *array, int64_t block, int thread,
                    int other_thread, const std::string &text)
@@ -212,19 +233,9 @@ void print_finding(const char *kind, uintptr_t place, const char *array, int64_t
     const char *const whose = strcmp(kind, "out of bounds") == 0 ? "" : array;
     if (told.size() < 100 && told.insert({kind, line.file, line.number, whose}).second) {
         printf("finding\t%s\t%s\t%d\t%s\t%lld\t%d\t%d\t%s\n", kind, line.file, line.number, array,
-               static_cast<long long>(block), thread, other_thread, text.c_str());
+               static_cast<long long>(block), thread, other_thread,
+               (block > 0 ? text + ", in block " + name_of_block(block) : text).c_str());
     }
-}
-
-std::string formatted(const char *format, ...) __attribute__((format(printf, 1, 2)));
-std::string formatted(const char *format, ...)
-{
-    char text[512];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    return text;
 }
 
 void tell(const char *kind, uintptr_t place, const char *array, const std::string &text)
@@ -303,7 +314,8 @@ void tell_race(const Array &array, uintptr_t address, const Touch &before, bool 
     const bool one_cluster = before.block == this_cluster();
     const long long other_block = block_of(before.block, before.thread);
     const bool one_block = one_cluster && other_block == blockIdx.x;
-    const std::string of_block = one_block ? "" : formatted(" of block %lld", other_block);
+    const std::string of_block =
+        one_block ? "" : formatted(" of block %s", name_of_block(other_block).c_str());
     if (before.on_its_way) {
         print_finding(
             "race", place, array.name, blockIdx.x, thread, other_thread,
@@ -313,12 +325,17 @@ void tell_race(const Array &array, uintptr_t address, const Touch &before, bool 
                       other_thread, of_block.c_str(), other.number));
         return;
     }
+    const bool same_place = was_store && store && before.place == place;
+    const bool earlier_round = one_cluster && other.number > line_of(place).number;
     print_finding("race", place, array.name, blockIdx.x, thread, other_thread,
-                  formatted("thread %d %s %s, which thread %d%s %s at line %d, and no %s "
+                  formatted("thread %d %s %s, which thread %d%s %s%s at line %d%s, and no %s "
                             "between them",
                             thread, store ? "writes" : "reads", element_of(array, address).c_str(),
                             other_thread, of_block.c_str(), was_store ? "writes" : "reads",
-                            other.number,
+                            same_place ? " too" : "", other.number,
+                            same_place      ? ": two threads write the same element"
+                            : earlier_round ? " in an earlier round of the loop"
+                                            : "",
                             one_block     ? "barrier is"
                             : one_cluster ? "barrier of the cluster is"
                                           : "fences with atomic operations are"));
@@ -337,9 +354,11 @@ void look_at_word(Array *array, uintptr_t address, unsigned bytes, bool store, b
         if (array->operand && store && !ordered(word.writer, now)) {
             const Line other = line_of(word.writer.place);
             tell("race", place, array->name,
-                 formatted("writes %s, which block %lld writes too, at line %d",
-                           element_of(*array, address).c_str(),
-                           block_of(word.block, word.writer.thread), other.number));
+                 formatted("thread %d writes %s, which block %s writes too, at line %d: two threads "
+                           "write the same element",
+                           thread_in_block(), element_of(*array, address).c_str(),
+                           name_of_block(block_of(word.block, word.writer.thread)).c_str(),
+                           other.number));
         }
         if (!array->operand || store) { /* shared memory has a new history in each block */
             word = {};
@@ -474,6 +493,8 @@ void fill(uintptr_t begin, size_t bytes)
 size_t dynamic_bytes;
 
 } /* namespace */
+
+void watch_grid(const int64_t *grid); /* called by plain.h */
 
 /* ------------------------------------------------------------------ called by grid.cpp */
 
@@ -681,6 +702,11 @@ Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t 
     return status;
 }
 
+void watch_grid(const int64_t *grid)
+{
+    std::copy_n(grid, 3, grid_size);
+}
+
 void watch_launcher(bool begins)
 {
     launcher_runs = begins;
@@ -701,21 +727,24 @@ void watch_forget_suspects()
     suspects.clear();
 }
 
-const char *watch_meaning_of(const void *address)
+FaultyAccess watch_meaning_of(const void *address)
 {
     const auto byte = static_cast<const char *>(address);
     for (const WatchedOperand &operand : operands) {
         if (!watching && byte >= operand.memory && byte < operand.memory + operand.bytes) {
-            return "the launcher accesses an operand on the host: on a GPU it is in the GPU's "
-                   "memory";
+            latest_place = 0;
+            return {"launch failed", "the launcher accesses an operand on the host, and on a GPU "
+                                     "it is in the GPU's memory"};
         }
     }
     const bool on_stack =
         multiprocessor && byte >= multiprocessor->stacks &&
         byte < multiprocessor->stacks + multiprocessor->stride * max_threads;
-    return watching && on_stack ? "the stack overflows: a thread's arrays and calls need more "
-                                  "than the 512 KB of local memory that a GPU gives a thread"
-                                : nullptr;
+    if (watching && on_stack) {
+        return {"ended its process", "the stack overflows: a thread's arrays and calls need more "
+                                     "than the 512 KB of local memory that a GPU gives a thread"};
+    }
+    return {"out of bounds", "the processor refuses this address, which is in no array"};
 }
 
 void name_scratch(const void *first, size_t bytes, bool zeros)
@@ -818,7 +847,7 @@ void watch_print_counts()
 
 void watch_print_place(const char *kind, const char *text)
 {
-    if (unaligned_place != latest_place) { /* otherwise reported already */
+    if (latest_place == 0 || unaligned_place != latest_place) { /* otherwise reported already */
         print_finding(kind, latest_place, "", latest_block, latest_thread, no_thread, text);
     }
     fflush(stdout);

@@ -39,8 +39,11 @@ bool watch_fill_with_zeros(bool zeros);
 /* Forgets the reads of memory that was never written. */
 void watch_forget_suspects();
 
-/* What an access to this address means, if it is no address of an array; otherwise NULL. */
-const char *watch_meaning_of(const void *address);
+/* Why the processor refused an access. */
+struct FaultyAccess {
+    const char *kind, *text;
+};
+FaultyAccess watch_meaning_of(const void *address);
 
 /* Prints what happened since watch_operands(): the barriers of the first block, the atomic
  * operations of all threads, the accesses of the first block's busiest thread, and the bytes of

@@ -38,6 +38,8 @@ _CAUSES = (
     "writes to an input",
     "race",
     "memory nobody wrote",
+    "too much shared memory",
+    "scratch memory",
     "endless",
     "never set",
     "launch failed",
@@ -161,16 +163,15 @@ def watch(
     *,
     special: bool = True,
     plain: Plain | None = None,
-) -> tuple[int, list[Finding]]:
-    """Runs the program. Returns the number of products, and the findings.
+) -> tuple[list[ProductCounts | None], list[Finding]]:
+    """Runs the program. Returns the counts of each product that began, and the findings.
 
     The program is ended when one product takes longer than ``seconds``. Without ``special`` no
     product has special values.
     """
     cases = [case for case in cases_of(tile, plain) if special or not case.special]
     arguments = [_argument(case, plain) for case in cases]
-    counts, findings = _watch(program, cases, arguments, file, seconds)
-    return len(counts), findings
+    return _watch(program, cases, arguments, file, seconds)
 
 
 def watch_cases(
@@ -308,7 +309,7 @@ def _finding(line: list[str], case: str, file: str) -> Finding | None:
             threads = tuple(int(n) for n in (thread, other) if int(n) >= 0)
             return Finding(
                 kind,
-                f"{text}{', in block ' + block if int(block) > 0 else ''}; {case}",
+                f"{text}; {case}",
                 file=name or None,
                 line=int(number) or None,
                 array=array or None,
@@ -354,13 +355,21 @@ def has_special(source: Source) -> bool:
     return not falls_back(source)
 
 
-def watch_late(program: Path, source: Source, tile: Tile, seconds: float) -> list[Finding]:
-    """Findings of the build in which asynchronous work is late (``late_build``)."""
+def watch_late(
+    late: Path, watched: Path, source: Source, tile: Tile, seconds: float
+) -> list[Finding]:
+    """Findings of the build in which asynchronous work is late (``late_build``). If a result is
+    wrong in the other build too, that is not the cause."""
     cases = cases_of(tile, source.plain)
     if falls_back(source):
         cases = [replace(case, K=case.K + DEEP) for case in cases]
     arguments = [_argument(case, source.plain) for case in cases]
-    return _watch(program, cases, arguments, source.file, seconds)[1]
+    _, findings = _watch(late, cases, arguments, source.file, seconds)
+    if all(finding.line is not None for finding in findings):
+        return findings
+    cases = [case for case in cases if has_special(source) or not case.special]
+    arguments = [_argument(case, source.plain) for case in cases]
+    return _watch(watched, cases, arguments, source.file, seconds)[1] or findings
 
 
 def unset_variables(source: Source, tile: Tile, seconds: float) -> list[Finding]:
