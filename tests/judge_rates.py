@@ -1,6 +1,6 @@
 """How often `check` and `sanitize` find mistakes: python -m tests.judge_rates
 
-It makes every mistake of mutants/mutants.toml in every rung that has the place, judges each result,
+It makes every mistake of mutants/mutants.toml in up to two rungs that have the place, judges each result,
 writes mutants/results.json, and then the tables of docs/use/judge.md. ``--draw`` writes the tables
 again from the results. A full run takes about an hour on two cores; a name or a rung limits it, and
 then nothing is written.
@@ -16,7 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import sgemm_kernels as sk
+from sgemm_kernels.custom import sanitize
+from sgemm_kernels.custom.check import tile_of
+from sgemm_kernels.custom.compiler import CompileError, Source, library, watch_build
 from sgemm_kernels.custom.diagnosis import Diagnosis, Finding
+from sgemm_kernels.custom.failures import finding_of, placed
 
 FOLDER = Path(__file__).parent / "mutants"
 PAGE = Path(__file__).parent.parent / "docs/use/judge.md"
@@ -24,7 +28,9 @@ LADDER = [v.name for v in sk.variants() if v.file is not None]
 FIRST_OF_LATER = "async"
 NEAR = 2
 """A finding names the changed line if it is at most this many lines away."""
-SECONDS = 10
+SECONDS = 20
+MOST_RUNGS = 2
+"""In how many rungs a mistake is made, in turns."""
 
 
 @dataclass(frozen=True)
@@ -46,20 +52,22 @@ class Mutant:
     def later(self) -> bool:
         return LADDER.index(self.rung) >= LADDER.index(FIRST_OF_LATER)
 
-    def kernel(self) -> Any:
-        return sk.kernel(self.text, name=f"mutant_of_{self.rung}")
+    @property
+    def file(self) -> str:
+        return f"mutant_of_{self.rung}.cu"
 
 
 def mutants() -> list[Mutant]:
     """All mutants, rung by rung."""
     mutations = tomllib.loads((FOLDER / "mutants.toml").read_text(encoding="utf-8"))["mutation"]
+    texts = {rung: sk.source(rung) for rung in LADDER}
     found = []
-    for rung in LADDER:
-        text = sk.source(rung)
-        for mutation in mutations:
-            if rung in mutation.get("rungs", LADDER):
-                found += _places(rung, text, mutation)
-    return found
+    for index, mutation in enumerate(mutations):
+        of = [r for r in mutation.get("rungs", LADDER) if mutation["old"] in texts[r]]
+        turned = of[index % len(of) :] + of[: index % len(of)]
+        for rung in turned[:MOST_RUNGS]:
+            found += _places(rung, texts[rung], mutation)
+    return sorted(found, key=lambda mutant: (LADDER.index(mutant.rung), mutant.line))
 
 
 def _places(rung: str, text: str, mutation: dict[str, Any]) -> Iterator[Mutant]:
@@ -85,21 +93,39 @@ def verdict_of(mutant: Mutant, finding: Finding | None) -> str:
         return "wrong"
     if not mutant.lines:
         return "right"
-    if finding.line is None or finding.file != f"mutant_of_{mutant.rung}.cu":
+    if finding.line is None or finding.file != mutant.file:
         return "wrong"
     near = abs(finding.line - mutant.line) <= NEAR
     named = mutant.text.splitlines()[finding.line - 1]
     return "right" if near or re.search(mutant.lines, named) else "wrong"
 
 
+def watched(mutant: Mutant) -> Finding | None:
+    """The first finding of the first part of ``sanitize``."""
+    source = Source(Path(mutant.file), mutant.text)
+    tile = tile_of(next(v for v in sk.variants() if v.name == mutant.rung))
+    try:
+        program, _ = library(source, watch_build())
+    except CompileError as error:
+        return finding_of(error, source, SECONDS)
+    special = sanitize.has_special(source)
+    _, findings = sanitize.watch(program, tile, source.file, SECONDS, special=special)
+    if sanitize.looks_unset(findings):
+        findings += sanitize.unset_variables(source, tile, SECONDS)
+    found = sanitize.in_order(findings)
+    return placed(found[0], source) if found else None
+
+
 def judged(mutant: Mutant) -> dict[str, Any]:
-    """The record of one mutant."""
-    kernel = mutant.kernel()
-    sanitized = kernel.sanitize(seconds=SECONDS)
-    verdicts = [sanitized]
-    if sanitized.passed:
-        verdicts.append(kernel.check(device="cpu", seconds=SECONDS))
-    finding = first_of(verdicts)
+    """The record of one mutant. The first program that ``sanitize`` runs finds most mistakes, and
+    then the other programs need not be compiled."""
+    finding = watched(mutant)
+    if finding is None:
+        kernel = sk.kernel(mutant.text, name=mutant.file.removesuffix(".cu"))
+        verdicts = [kernel.sanitize(seconds=SECONDS)]
+        if verdicts[0].passed:
+            verdicts.append(kernel.check(device="cpu", seconds=SECONDS))
+        finding = first_of(verdicts)
     return {
         "mutant": mutant.key,
         "later": mutant.later,

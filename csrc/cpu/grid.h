@@ -139,6 +139,8 @@ struct GridCheck {
     int order;
     /* Run only this many last blocks of each launch, and the rest of their cluster; 0: all. */
     int64_t last_blocks;
+    /* A block may end before copies by threads that nothing waits for, as a GPU allows. */
+    bool lets_copies_end_late;
 };
 extern GridCheck grid_check;
 #endif

@@ -27,7 +27,7 @@ const char *watch_orders[] = {"", "if blocks and threads run in reverse order", 
 
 void watch_order(int index)
 {
-    grid_check.order = index;
+    grid_check = {index, 0, true};
 }
 
 void watch_operands(const WatchedOperand (&)[3]) {}

@@ -145,6 +145,10 @@ struct {
     int64_t barriers;              /* of the first block */
     int64_t atomics;               /* of all threads */
     int64_t accesses[max_threads]; /* of each thread of the first block */
+    /* Of the first block: reads of shared memory; those after a read of A or B since the last
+     * barrier; those while a copy of the thread is on its way. */
+    int64_t shared_reads, reads_ahead, reads_in_flight;
+    bool has_read_input[max_threads]; /* since its last barrier */
 } done;
 
 int threads_of_block()
@@ -402,6 +406,32 @@ void look_at_word(Array *array, uintptr_t address, unsigned bytes, bool store, b
                                                           : word.other_reader_of_warp) = now;
 }
 
+/* Whether it is an element of C that beta = 0 leaves undefined and no thread has written. */
+bool is_unset_C(const Array &array, uintptr_t address)
+{
+    return array.operand && !array.operand->readable &&
+           array.words[(address - array.begin) / sizeof(float)].writer.thread == no_thread;
+}
+
+bool has_copies_on_their_way(int thread)
+{
+    const auto &groups = copies_of_thread[thread];
+    return std::any_of(groups.begin(), groups.end(),
+                       [](const std::vector<Word *> &group) { return !group.empty(); });
+}
+
+void count_read(const Array &array)
+{
+    const int thread = thread_number();
+    if (array.operand) {
+        done.has_read_input[thread] = done.has_read_input[thread] || array.operand->input;
+    } else if (!array.scratch) {
+        ++done.shared_reads;
+        done.reads_ahead += done.has_read_input[thread];
+        done.reads_in_flight += has_copies_on_their_way(thread);
+    }
+}
+
 void look(const void *pointer, int bytes, bool store, bool atomic, uintptr_t place)
 {
     const auto address = reinterpret_cast<uintptr_t>(pointer);
@@ -415,6 +445,9 @@ void look(const void *pointer, int bytes, bool store, bool atomic, uintptr_t pla
         return; /* a thread's own variable, or an address that the processor refuses */
     }
     done.accesses[thread_number()] += blockIdx.x == 0;
+    if (blockIdx.x == 0 && !store) {
+        count_read(*array);
+    }
     const char *const does = store ? "writes" : "reads";
     if (bytes <= 16 && address % static_cast<unsigned>(bytes) != 0) {
         unaligned_place = place;
@@ -445,8 +478,7 @@ void look(const void *pointer, int bytes, bool store, bool atomic, uintptr_t pla
              formatted("thread %d writes %s", thread_in_block(),
                        element_of(*array, address).c_str()));
     }
-    if (array->operand && !store && !array->operand->readable &&
-        array->words[(address - array->begin) / sizeof(float)].writer.thread == no_thread) {
+    if (!store && is_unset_C(*array, address)) {
         tell("memory nobody wrote", place, array->name,
              formatted("thread %d reads %s although beta is 0", thread_in_block(),
                        element_of(*array, address).c_str()));
@@ -630,12 +662,20 @@ void watch_fence()
 void watch_barrier()
 {
     done.barriers += blockIdx.x == 0 && thread_number() == 0;
+    done.has_read_input[thread_number()] = false;
 }
 
 void watch_atomic(const void *address, size_t bytes)
 {
     const int thread = thread_number();
     ++done.atomics;
+    const auto word = reinterpret_cast<uintptr_t>(address);
+    const Array *const array = array_at(word);
+    if (array && is_unset_C(*array, word)) {
+        tell("memory nobody wrote", latest_place, array->name,
+             formatted("thread %d adds to %s, and no thread has set it: beta is 0",
+                       thread_in_block(), element_of(*array, word).c_str()));
+    }
     look(address, static_cast<int>(bytes), true, true, latest_place);
     Clocks *const went = &went_with_atomics[address];
     add_clocks(went, at_fence[thread]);
@@ -840,9 +880,12 @@ void watch_print_counts()
         shared_bytes += array->bytes;
     }
     const int64_t busiest = *std::max_element(done.accesses, done.accesses + max_threads);
-    printf("counted\t%lld\t%lld\t%lld\t%lld\n", static_cast<long long>(done.barriers),
-           static_cast<long long>(done.atomics), static_cast<long long>(busiest),
-           static_cast<long long>(shared_bytes));
+    printf("counted");
+    for (const int64_t count : {done.barriers, done.atomics, busiest, shared_bytes,
+                                done.shared_reads, done.reads_ahead, done.reads_in_flight}) {
+        printf("\t%lld", static_cast<long long>(count));
+    }
+    printf("\n");
 }
 
 void watch_print_place(const char *kind, const char *text)

@@ -46,8 +46,9 @@ struct FaultyAccess {
 FaultyAccess watch_meaning_of(const void *address);
 
 /* Prints what happened since watch_operands(): the barriers of the first block, the atomic
- * operations of all threads, the accesses of the first block's busiest thread, and the bytes of
- * static shared memory. */
+ * operations of all threads, the accesses of the first block's busiest thread, the bytes of
+ * static shared memory, and the first block's reads of shared memory: all, those after a read of A
+ * or B since the last barrier, and those with a copy on its way. */
 void watch_print_counts();
 
 /* Prints a finding with the kernel's latest line and thread. Signal handlers may call it. */

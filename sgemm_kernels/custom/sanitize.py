@@ -61,7 +61,7 @@ _CONSEQUENCES = {
 
 _RECORD = re.compile(r"(case|counted|finding|failed)\t(.*)")
 """A record in the program's output. The kernel may have printed before it in the same line."""
-_COUNTED = re.compile(r"(\d{1,18})\t(\d{1,18})\t(\d{1,18})\t(\d{1,18})")
+_COUNTED = re.compile(r"\t".join([r"(\d{1,18})"] * 7))
 _STOPPED = 3
 """The program's exit status after a finding that ended it."""
 _GRACE_S = 1.0
@@ -153,6 +153,12 @@ class ProductCounts:
     accesses: int
     """Accesses to memory by the first block's busiest thread."""
     static_shared_bytes: int
+    shared_reads: int
+    """Reads of shared memory by the first block."""
+    reads_ahead: int
+    """Those after a read of A or B by the same thread since the last barrier."""
+    reads_in_flight: int
+    """Those while an asynchronous copy of the same thread is on its way."""
 
 
 def watch(
