@@ -1,9 +1,9 @@
 """How often `check` and `sanitize` find mistakes: python -m tests.judge_rates
 
-It makes every mistake of mutants/mutants.toml in up to two rungs that have the place, judges each result,
-writes mutants/results.json, and then the tables of docs/use/judge.md. ``--draw`` writes the tables
-again from the results. A full run takes about an hour on two cores; a name or a rung limits it, and
-then nothing is written.
+It makes every mistake of mutants/mutants.toml in up to two rungs that have the place, judges each
+result, writes mutants/results.json, and then the tables of docs/use/judge.md. ``--draw`` writes the
+tables again from the results. A full run takes about an hour on two cores; a name or a rung limits
+it, and then nothing is written.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from typing import Any
 
 import sgemm_kernels as sk
 from sgemm_kernels.custom import sanitize
-from sgemm_kernels.custom.check import tile_of
+from sgemm_kernels.custom.cases import tile_of
 from sgemm_kernels.custom.compiler import CompileError, Source, library, watch_build
 from sgemm_kernels.custom.diagnosis import Diagnosis, Finding
 from sgemm_kernels.custom.failures import finding_of, placed
@@ -142,8 +142,10 @@ def rates(records: Sequence[dict[str, Any]]) -> list[str]:
     """The rows of the table of rates."""
     rows = ["| rungs | mutants | right name and line | wrong name or line | missed |"]
     rows += ["|---|---|---|---|---|"]
-    for text, later in ((f"up to `{LADDER[LADDER.index(FIRST_OF_LATER) - 1]}`", False),
-                        (f"from `{FIRST_OF_LATER}` on", True)):
+    for text, later in (
+        (f"up to `{LADDER[LADDER.index(FIRST_OF_LATER) - 1]}`", False),
+        (f"from `{FIRST_OF_LATER}` on", True),
+    ):
         part = [r["verdict"] for r in records if r["later"] == later]
         cells = [f"{100 * part.count(v) / len(part):.1f} %" for v in ("right", "wrong", "missed")]
         rows.append(f"| {text} | {len(part)} | {' | '.join(cells)} |")

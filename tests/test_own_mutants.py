@@ -6,7 +6,7 @@ import pytest
 
 import sgemm_kernels as sk
 from sgemm_kernels.custom import sanitize
-from sgemm_kernels.custom.check import Tile
+from sgemm_kernels.custom.cases import Tile
 
 from .support import SPLIT_FP16
 

@@ -10,7 +10,7 @@ import pytest
 
 import sgemm_kernels as sk
 from sgemm_kernels.custom import compiler, expressions, nvrtc, plain_text, sanitize
-from sgemm_kernels.custom.check import Case, plain_cases, tile_of
+from sgemm_kernels.custom.cases import Case, plain_cases, tile_of
 from sgemm_kernels.custom.compiler import Source
 from sgemm_kernels.custom.plain import PlainLaunch
 

@@ -360,10 +360,9 @@ void complete_without_returned(Multiprocessor *self)
             while (has_returned(there)) {
                 ++there;
             }
-            block_fail(status_error(STATUS_DEVICE,
-                                    "%s: %s returned while %s of its warp waits at line %d",
-                                    parted_block, thread_name(gone), thread_name(there),
-                                    block->barrier.line));
+            block_fail(status_error(
+                STATUS_DEVICE, "%s: %s returned while %s of its warp waits at line %d",
+                parted_block, thread_name(gone), thread_name(there), block->barrier.line));
         }
     }
     block->barrier.arrived = 0;
@@ -499,6 +498,13 @@ int block_thread()
 int block_thread_count()
 {
     return multiprocessor->grid->block_threads;
+}
+
+bool block_has_stack_at(const void *address)
+{
+    const Multiprocessor *const self = multiprocessor;
+    const auto byte = static_cast<const char *>(address);
+    return self && byte >= self->stacks && byte < self->stacks + self->stride * max_threads;
 }
 
 const char *thread_name(int thread)

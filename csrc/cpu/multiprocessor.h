@@ -52,9 +52,9 @@ struct Wait {
 
 /* A block of the cluster. */
 struct Block {
-    GroupBarrier barrier;   /* barrier of the block */
-    int returned;           /* number of threads that have returned */
-    int last_returned;      /* the last one */
+    GroupBarrier barrier; /* barrier of the block */
+    int returned;         /* number of threads that have returned */
+    int last_returned;    /* the last one */
     int returned_of_warp[max_threads / warp_size];
     unsigned char *shared;  /* dynamic shared memory */
     size_t shared_capacity; /* its bytes, or more */

@@ -1,6 +1,6 @@
-/* Parts of driver.cpp's programs in which asynchronous work completes as late as its rules allow
- * (../cpu/late.h), and blocks run in two orders. Accesses are not watched here: watch.cpp does
- * that in another program. */
+/* Linked with driver.cpp, like watch.cpp, for another program. There asynchronous work completes as
+ * late as its rules allow (../cpu/late.h), and blocks run in two orders. Accesses are not
+ * watched. */
 #define SGEMM_OWN 1
 #include <stdio.h>
 
@@ -61,9 +61,8 @@ void watch_print_place(const char *kind, const char *text)
 void watch_print_wrong(int64_t row, int64_t col, double got, double right)
 {
     char text[300];
-    snprintf(text, sizeof text,
-             "C[%lld, %lld] is %.9g, expected %.9g, %s", static_cast<long long>(row),
-             static_cast<long long>(col), got, right,
+    snprintf(text, sizeof text, "C[%lld, %lld] is %.9g, expected %.9g, %s",
+             static_cast<long long>(row), static_cast<long long>(col), got, right,
              grid_check.order
                  ? "if blocks and threads run in reverse order: the result depends on the order"
                  : "if copies and products complete as late as the waits allow: a wait, a commit "

@@ -1,9 +1,9 @@
 #include "watch.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@
 #include <tuple>
 #include <vector>
 
-#include "../cpu/multiprocessor.h"
+#include "../cpu/block.h"
 
 /* Tables in the kernel's object, written by sgemm_kernels/custom/annotate_assembly.py as for
  * ../count/count.cpp. */
@@ -91,10 +91,10 @@ WatchedOperand operands[3];
 std::vector<Array> arrays;
 dim3 block_threads = 0;
 int cluster_blocks = 1;
-bool watching = false; /* the threads of a block or cluster are running */
-bool fills_with_zeros; /* and prints nothing */
+bool watching = false;            /* the threads of a block or cluster are running */
+bool fills_with_zeros;            /* and prints nothing */
 int64_t grid_size[3] = {1, 1, 1}; /* of a plain kernel */
-bool launcher_runs; /* the host's code between the kernels of a product */
+bool launcher_runs;               /* the host's code between the kernels of a product */
 /* Vector clocks (C. J. Fidge, 1988; F. Mattern, 1989). clocks[t][u] is the latest clock of thread u
  * that happened before thread t's next access. A thread leaves its clocks at a barrier, and then
  * its own clock advances. */
@@ -222,7 +222,7 @@ std::string name_of_block(int64_t block)
     const long long x = grid_size[0], y = grid_size[1], z = grid_size[2];
     return y == 1 && z == 1 ? std::to_string(block)
            : z == 1         ? formatted("(%lld, %lld)", block % x, block / x)
-                            : formatted("(%lld, %lld, %lld)", block % x, block / x % y, block / x / y);
+                    : formatted("(%lld, %lld, %lld)", block % x, block / x % y, block / x / y);
 }
 
 /* Prints fields separated by tabs: finding, kind, file, line, array, block, two threads, text. */
@@ -357,12 +357,13 @@ void look_at_word(Array *array, uintptr_t address, unsigned bytes, bool store, b
     if (word.block != block && !array->scratch) {
         if (array->operand && store && !ordered(word.writer, now)) {
             const Line other = line_of(word.writer.place);
-            tell("race", place, array->name,
-                 formatted("thread %d writes %s, which block %s writes too, at line %d: two threads "
-                           "write the same element",
-                           thread_in_block(), element_of(*array, address).c_str(),
-                           name_of_block(block_of(word.block, word.writer.thread)).c_str(),
-                           other.number));
+            tell(
+                "race", place, array->name,
+                formatted("thread %d writes %s, which block %s writes too, at line %d: two threads "
+                          "write the same element",
+                          thread_in_block(), element_of(*array, address).c_str(),
+                          name_of_block(block_of(word.block, word.writer.thread)).c_str(),
+                          other.number));
         }
         if (!array->operand || store) { /* shared memory has a new history in each block */
             word = {};
@@ -717,11 +718,10 @@ Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t 
     dynamic_bytes = shared_bytes;
     ++launches;
     went_with_atomics.clear();
-    arrays.erase(std::remove_if(arrays.begin(), arrays.end(),
-                                [](const Array &array) {
-                                    return !array.scratch && !array.operand;
-                                }),
-                 arrays.end());
+    arrays.erase(
+        std::remove_if(arrays.begin(), arrays.end(),
+                       [](const Array &array) { return !array.scratch && !array.operand; }),
+        arrays.end());
     const bool begins = std::none_of(arrays.begin(), arrays.end(),
                                      [](const Array &array) { return array.operand; });
     for (const WatchedOperand &operand : operands) {
@@ -777,10 +777,7 @@ FaultyAccess watch_meaning_of(const void *address)
                                      "it is in the GPU's memory"};
         }
     }
-    const bool on_stack =
-        multiprocessor && byte >= multiprocessor->stacks &&
-        byte < multiprocessor->stacks + multiprocessor->stride * max_threads;
-    if (watching && on_stack) {
+    if (watching && block_has_stack_at(address)) {
         return {"ended its process", "the stack overflows: a thread's arrays and calls need more "
                                      "than the 512 KB of local memory that a GPU gives a thread"};
     }

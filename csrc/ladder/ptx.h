@@ -56,7 +56,8 @@ static __device__ __forceinline__ void recompute_from(unsigned &value)
 
 /* Copies one float to shared memory asynchronously. If it is not inside the matrix, writes 0 and
  * reads nothing. The L2 cache prefetches the 128 bytes around it. */
-static __device__ __forceinline__ void cp_async4(float *to, const float *from, bool inside, int line = __builtin_LINE())
+static __device__ __forceinline__ void cp_async4(float *to, const float *from, bool inside,
+                                                 int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM80
     asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 4, %2;" ::"r"(smem_address(to)),
@@ -67,7 +68,8 @@ static __device__ __forceinline__ void cp_async4(float *to, const float *from, b
 }
 
 /* The same for a float4. Both addresses are multiples of 16. */
-static __device__ __forceinline__ void cp_async16(float *to, const float *from, bool inside, int line = __builtin_LINE())
+static __device__ __forceinline__ void cp_async16(float *to, const float *from, bool inside,
+                                                  int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM80
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_address(to)), "l"(from),
@@ -78,7 +80,8 @@ static __device__ __forceinline__ void cp_async16(float *to, const float *from, 
 }
 
 /* The same for any 16 bytes, without a guard. */
-static __device__ __forceinline__ void cp_async16(void *to, const void *from, int line = __builtin_LINE())
+static __device__ __forceinline__ void cp_async16(void *to, const void *from,
+                                                  int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM80
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(smem_address(to)), "l"(from)
@@ -115,7 +118,8 @@ template <int LEFT> static __device__ __forceinline__ void cp_async_wait()
 typedef uint64_t Mbarrier;
 
 /* Other threads may use it after __syncthreads(); TMA may use it after fence_proxy_async(). */
-static __device__ __forceinline__ void mbarrier_init(Mbarrier *barrier, int arrivals, int line = __builtin_LINE())
+static __device__ __forceinline__ void mbarrier_init(Mbarrier *barrier, int arrivals,
+                                                     int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM80
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(smem_address(barrier)), "r"(arrivals));
@@ -125,7 +129,8 @@ static __device__ __forceinline__ void mbarrier_init(Mbarrier *barrier, int arri
 }
 
 /* Arrives, as one thread. */
-static __device__ __forceinline__ void mbarrier_arrive(Mbarrier *barrier, int line = __builtin_LINE())
+static __device__ __forceinline__ void mbarrier_arrive(Mbarrier *barrier,
+                                                       int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM90
     asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(smem_address(barrier)) : "memory");
@@ -135,7 +140,8 @@ static __device__ __forceinline__ void mbarrier_arrive(Mbarrier *barrier, int li
 }
 
 /* Arrives, and adds `bytes` to the bytes that the phase expects from TMA. */
-static __device__ __forceinline__ void mbarrier_arrive_expect_tx(Mbarrier *barrier, int bytes, int line = __builtin_LINE())
+static __device__ __forceinline__ void mbarrier_arrive_expect_tx(Mbarrier *barrier, int bytes,
+                                                                 int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM90
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(smem_address(barrier)),
@@ -147,7 +153,8 @@ static __device__ __forceinline__ void mbarrier_arrive_expect_tx(Mbarrier *barri
 }
 
 /* Arrives when all cp.async copies that this thread has issued so far have landed. */
-static __device__ __forceinline__ void cp_async_mbarrier_arrive(Mbarrier *barrier, int line = __builtin_LINE())
+static __device__ __forceinline__ void cp_async_mbarrier_arrive(Mbarrier *barrier,
+                                                                int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM80
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(smem_address(barrier))
@@ -158,7 +165,8 @@ static __device__ __forceinline__ void cp_async_mbarrier_arrive(Mbarrier *barrie
 }
 
 /* Waits until the phase of this parity is complete. On a new barrier, parity 1 returns at once. */
-static __device__ __forceinline__ void mbarrier_wait(Mbarrier *barrier, int parity, int line = __builtin_LINE())
+static __device__ __forceinline__ void mbarrier_wait(Mbarrier *barrier, int parity,
+                                                     int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM80
     unsigned done;
@@ -206,7 +214,8 @@ static __device__ __forceinline__ void fence_proxy_async(int line = __builtin_LI
 
 /* Synchronizes `threads` threads of the block, in whole warps, at the named barrier ID (1 to
  * 15). */
-template <int ID> static __device__ __forceinline__ void bar_sync(int threads, int line = __builtin_LINE())
+template <int ID>
+static __device__ __forceinline__ void bar_sync(int threads, int line = __builtin_LINE())
 {
 #ifdef __CUDACC__
     asm volatile("bar.sync %0, %1;" ::"n"(ID), "r"(threads) : "memory");
@@ -324,7 +333,8 @@ static inline Status encode_tensor_map(TensorMap *map, const Matrix &X, int tile
  * Elements beyond the matrix become 0. `to` is a multiple of 128, or of 1024 if the tile is
  * swizzled. The barrier counts all bytes of the tile. */
 static __device__ __forceinline__ void tma_load_2d(void *to, const TensorMap &map, int inner,
-                                                   int outer, Mbarrier *barrier, int line = __builtin_LINE())
+                                                   int outer, Mbarrier *barrier,
+                                                   int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM90
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
@@ -341,7 +351,8 @@ static __device__ __forceinline__ void tma_load_2d(void *to, const TensorMap &ma
 /* Loads four 8 x 8 matrices of fp16 from shared memory. Threads 0 to 7 pass the addresses of the
  * rows of the first matrix, threads 8 to 15 those of the second, and so on. Each thread gets one
  * pair of elements from each matrix. */
-static __device__ __forceinline__ void ldmatrix_x4(unsigned (&pairs)[4], const void *row, int line = __builtin_LINE())
+static __device__ __forceinline__ void ldmatrix_x4(unsigned (&pairs)[4], const void *row,
+                                                   int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM80
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -355,7 +366,8 @@ static __device__ __forceinline__ void ldmatrix_x4(unsigned (&pairs)[4], const v
 
 /* sum += A (16 x 16) @ B (16 x 8) by a warp: fp16 factors, fp32 sums. */
 static __device__ __forceinline__ void mma_m16n8k16(float (&sum)[4], const unsigned (&a)[4],
-                                                    const unsigned (&b)[2], int line = __builtin_LINE())
+                                                    const unsigned (&b)[2],
+                                                    int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM80
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
@@ -461,7 +473,8 @@ static __device__ __forceinline__ void wgmma_accumulators_ready(float (&sum)[4])
     "+f"(sum[i][0]), "+f"(sum[i][1]), "+f"(sum[i][2]), "+f"(sum[i][3]), "+f"(sum[i + 1][0]),       \
         "+f"(sum[i + 1][1]), "+f"(sum[i + 1][2]), "+f"(sum[i + 1][3])
 static __device__ __forceinline__ void wgmma_k16(float (&sum)[16][4], const WgmmaFactor &A,
-                                                 const WgmmaFactor &B, bool accumulate, int line = __builtin_LINE())
+                                                 const WgmmaFactor &B, bool accumulate,
+                                                 int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM90A
     asm volatile("{\n"
@@ -483,7 +496,8 @@ static __device__ __forceinline__ void wgmma_k16(float (&sum)[16][4], const Wgmm
 }
 
 static __device__ __forceinline__ void wgmma_k16(float (&sum)[24][4], const WgmmaFactor &A,
-                                                 const WgmmaFactor &B, bool accumulate, int line = __builtin_LINE())
+                                                 const WgmmaFactor &B, bool accumulate,
+                                                 int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM90A
     asm volatile("{\n"

@@ -1,7 +1,8 @@
 """Compiles custom kernels with the machine's C++ compiler.
 
 There are four builds: one runs the kernel on the CPU device, one counts its accesses, one checks
-each access, and one completes asynchronous work late. Each links the kernel with the parts of the CPU device that it needs.
+each access, and one completes asynchronous work late. Each links the kernel with the parts of the
+CPU device that it needs.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What a GPU's compiler says about a custom kernel. NVRTC needs no GPU."""
+"""Compiles a custom kernel for a GPU to find mistakes. NVRTC needs no GPU."""
 
 import re
 from typing import Any

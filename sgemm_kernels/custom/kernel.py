@@ -23,7 +23,8 @@ from .._core import DeviceError, Error, OutOfMemoryError, UnsupportedVariantErro
 from .._source_text import lines_of
 from ..measuring.devices import find_device
 from . import compiler, compute_sanitizer, for_gpu, nvrtc, sanitize
-from .check import Tile, check_all, tile_of
+from .cases import Tile, tile_of
+from .check import check_all
 from .child_process import START_S, Child, begin, is_child
 from .compiler import (
     CompileError,
@@ -67,7 +68,10 @@ class Kernel:
         self._name = name
         self._digest = source.digest
         self._verdict_key = digest_of(
-            [compiler.library_key(source, build()) for build in (run_build, watch_build, late_build)]
+            [
+                compiler.library_key(source, build())
+                for build in (run_build, watch_build, late_build)
+            ]
         )
         self._passed: set[str] = set()
         self._opened: dict[str, object] = {}

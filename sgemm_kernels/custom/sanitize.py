@@ -14,16 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ..explaining.trace import trace
-from .check import (
-    DEEP,
-    NAN_IN_C,
-    SPECIAL,
-    Case,
-    Tile,
-    falls_back,
-    message_finding,
-    plain_cases,
-)
+from .cases import DEEP, NAN_IN_C, SPECIAL, Case, Tile, falls_back, plain_cases
+from .check import message_finding
 from .child_process import begin
 from .compiler import CompileError, Source, library, watch_build
 from .diagnosis import Finding
