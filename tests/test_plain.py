@@ -127,9 +127,11 @@ def test_a_plain_kernel_is_right_as_it_is(name):
     # As sanitize() does, without the trace that finds slow accesses.
     program, _ = compiler.library(kernel.made_of, compiler.watch_build())
     tile = tile_of(kernel.variant)
-    cases, findings = sanitize.watch(program, tile, kernel.file, 20, plain=kernel.plain)
-    assert cases > 5
+    counts, findings = sanitize.watch(program, tile, kernel.file, 20, plain=kernel.plain)
+    assert len(counts) > 5
     assert findings == []
+    late, _ = compiler.library(kernel.made_of, compiler.late_build())
+    assert sanitize.watch_late(late, program, kernel.made_of, tile, 20) == []
     assert not kernel.warnings
 
 

@@ -361,7 +361,7 @@ void complete_without_returned(Multiprocessor *self)
                 ++there;
             }
             block_fail(status_error(
-                STATUS_DEVICE, "%s: %s returned while %s of its warp waits at line %d",
+                STATUS_DEVICE, "%s: %s returned while %s waits at line %d, in the same warp",
                 parted_block, thread_name(gone), thread_name(there), block->barrier.line));
         }
     }

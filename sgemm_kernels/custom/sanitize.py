@@ -58,6 +58,8 @@ _STOPPED = 3
 """The program's exit status after a finding that ended it."""
 _GRACE_S = 1.0
 """How long the program may take to end itself after its time limit."""
+_MORE = 4
+"""How many products follow the first one with a finding."""
 _LINES_SAID = 3
 """The last lines of other output that are shown if the program ended itself."""
 
@@ -240,7 +242,8 @@ def _watch(
     counts: list[ProductCounts | None] = []
     when = ""
     said: deque[str] = deque(maxlen=_LINES_SAID)
-    done = False
+    done = enough = False
+    first_wrong: int | None = None
     with process:
         try:
             watchdog.restart()
@@ -251,6 +254,10 @@ def _watch(
                 if record is None:
                     said.append(line.strip())
                 elif record[1] == "case" and record[2] in arguments[len(counts) :][:1]:
+                    if first_wrong is not None and len(counts) > first_wrong + _MORE:
+                        process.kill()
+                        enough = True
+                        break
                     when = f"at {cases[len(counts)].text}"
                     counts.append(None)
                     watchdog.restart()
@@ -260,6 +267,7 @@ def _watch(
                 elif (finding := _finding(record[0].split("\t"), when, file)) is not None:
                     place = (finding.kind, finding.file, finding.line, finding.array)
                     findings.setdefault(place, finding)
+                    first_wrong = len(counts) if first_wrong is None else first_wrong
             process.wait()
         except BaseException:
             process.kill()
@@ -271,7 +279,7 @@ def _watch(
         findings[("endless",)] = Finding("endless", text)
     stopped = process.returncode == _STOPPED and findings
     whole = process.returncode == 0 and done and len(counts) == len(cases)
-    if not (stopped or whole or watchdog.has_killed):
+    if not (stopped or whole or enough or watchdog.has_killed):
         text = f"exit status {process.returncode}, {when} {' '.join(said)}"
         findings[("ended its process",)] = Finding("ended its process", text.strip())
     return counts, list(findings.values())
