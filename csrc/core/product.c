@@ -35,6 +35,7 @@ static Status multiply(const Product *product, const int *devices, int count)
 static Status multiply_in_separate_buffer(const Product *product, const int *devices, int count)
 {
     Product separate = *product;
+    separate.out_changed = NULL;
     Matrix result;
     Status status =
         host_matrix_allocate("the result", product->out.rows, product->out.cols, &result);
@@ -43,6 +44,7 @@ static Status multiply_in_separate_buffer(const Product *product, const int *dev
         status = multiply(&separate, devices, count);
     }
     if (status.code == STATUS_OK) {
+        product_changes_out(product);
         status = workers_copy(&product->out, &separate.out, &product->interrupt);
     }
     free(result.data);

@@ -66,6 +66,9 @@ Status take_result(const Product *product, bool copied, Operand *result)
             return status;
         }
     }
+    if (!result->owned) {
+        product_changes_out(product);
+    }
     if (product->beta != 0.0f && (result->owned || !product_is_in_place(product))) {
         const Strided begun = strided_of_matrix(&result->matrix);
         return workers_copy(&begun, &product->C, &product->interrupt);
@@ -109,6 +112,7 @@ Status cpu_multiply(const Product *product)
         status = product->variant->launch[DEVICE_CPU](&problem, &where);
     }
     if (status.code == STATUS_OK && C.owned) {
+        product_changes_out(product);
         const Strided result = strided_of_matrix(&C.matrix);
         status = workers_copy(&product->out, &result, &product->interrupt);
     }

@@ -159,6 +159,9 @@ Status compute(StreamScope *scope, const Product &product, const int *devices, i
         }
         problem.C = copies->C;
     }
+    if (direct) {
+        product_changes_out(&product);
+    }
     const Strided result = strided_of_matrix(&problem.C);
     if (product.beta != 0.0f && !(direct && product_is_in_place(&product))) {
         status = scope_copy(scope, &result, &product.C);
@@ -167,7 +170,11 @@ Status compute(StreamScope *scope, const Product &product, const int *devices, i
         status = count > 1 ? launch_on_gpus(scope, product.variant, &problem, devices, count)
                            : scope_launch(scope, product.variant, &problem);
     }
-    return status.code == STATUS_OK && !direct ? scope_copy(scope, &product.out, &result) : status;
+    if (status.code == STATUS_OK && !direct) {
+        product_changes_out(&product);
+        status = scope_copy(scope, &product.out, &result);
+    }
+    return status;
 }
 
 /* Fails if the stream's capture status changed because an operand's stream is being captured. */

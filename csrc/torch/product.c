@@ -3,8 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "../core/call.h"
-#include "../core/status.h"
+#include "../core/sgemm_kernels.h"
 
 /* ------------------------------------------------------------------ shapes */
 
@@ -101,19 +100,17 @@ double torch_flops(const TorchProduct *product, const int64_t result[3])
 
 /* A stack of matrices. A matrix without a batch dimension is a stack of one. */
 typedef struct {
-    char *data;
-    int64_t sizes[3], bytes[3]; /* batch, rows, columns; strides in bytes */
+    float *data;
+    int64_t sizes[3], strides[3]; /* batch, rows, columns; strides in elements */
 } Stack;
 
 /* Broadcasts the tensor to the sizes. */
 static Stack stack_of(const TorchTensor *tensor, int64_t batch, int64_t rows, int64_t cols)
 {
-    Stack stack = {(char *)tensor->data, {batch, rows, cols}, {0}};
+    Stack stack = {tensor->data, {batch, rows, cols}, {0}};
     for (int64_t i = 0; i < tensor->dims; ++i) {
         const int64_t at = 3 - tensor->dims + i;
-        stack.bytes[at] = tensor->sizes[i] == 1 && stack.sizes[at] != 1
-                              ? 0
-                              : tensor->strides[i] * (int64_t)sizeof(float);
+        stack.strides[at] = tensor->sizes[i] == 1 && stack.sizes[at] != 1 ? 0 : tensor->strides[i];
     }
     return stack;
 }
@@ -122,12 +119,13 @@ static Stack stack_of(const TorchTensor *tensor, int64_t batch, int64_t rows, in
  * is one matrix. */
 static bool merges(const Stack *stack, int axis)
 {
-    return stack->sizes[axis] == 1 || stack->bytes[0] == stack->sizes[axis] * stack->bytes[axis];
+    return stack->sizes[axis] == 1 ||
+           stack->strides[0] == stack->sizes[axis] * stack->strides[axis];
 }
 
 static void merge(Stack *stack, int axis)
 {
-    stack->bytes[axis] = stack->sizes[axis] == 1 ? stack->bytes[0] : stack->bytes[axis];
+    stack->strides[axis] = stack->sizes[axis] == 1 ? stack->strides[0] : stack->strides[axis];
     stack->sizes[axis] *= stack->sizes[0];
     stack->sizes[0] = 1;
 }
@@ -143,13 +141,13 @@ static void merge_shared(Stacks *s, bool reads_C)
     if (s->out.sizes[0] == 1) {
         return;
     }
-    if (s->B.bytes[0] == 0 && merges(&s->A, 1) && merges(&s->out, 1) &&
+    if (s->B.strides[0] == 0 && merges(&s->A, 1) && merges(&s->out, 1) &&
         (!reads_C || merges(&s->C, 1))) {
         merge(&s->A, 1);
         merge(&s->C, 1);
         merge(&s->out, 1);
         s->B.sizes[0] = 1;
-    } else if (s->A.bytes[0] == 0 && merges(&s->B, 2) && merges(&s->out, 2) &&
+    } else if (s->A.strides[0] == 0 && merges(&s->B, 2) && merges(&s->out, 2) &&
                (!reads_C || merges(&s->C, 2))) {
         merge(&s->B, 2);
         merge(&s->C, 2);
@@ -169,10 +167,10 @@ static Stacks stacks_of(const TorchProduct *product, const int64_t result[3])
     return s;
 }
 
-static SgemmMatrix matrix_of(const Stack *stack, int64_t index)
+static sgemm_kernels_matrix matrix_of(const Stack *stack, int64_t index)
 {
-    return (SgemmMatrix){stack->data + index * stack->bytes[0], stack->sizes[1], stack->sizes[2],
-                         stack->bytes[1], stack->bytes[2]};
+    return (sgemm_kernels_matrix){stack->data + index * stack->strides[0], stack->sizes[1],
+                                  stack->sizes[2], stack->strides[1], stack->strides[2]};
 }
 
 int64_t torch_products(const TorchProduct *product, const int64_t result[3])
@@ -192,7 +190,8 @@ static bool may_overlap(const Stack *one, const Stack *other)
             if (both[i]->sizes[axis] == 0) {
                 return false;
             }
-            end[i] += (uintptr_t)((both[i]->sizes[axis] - 1) * both[i]->bytes[axis]);
+            end[i] +=
+                (uintptr_t)((both[i]->sizes[axis] - 1) * both[i]->strides[axis]) * sizeof(float);
         }
     }
     return first[0] < end[1] && first[1] < end[0];
@@ -202,7 +201,7 @@ static bool same_memory(const Stack *one, const Stack *other)
 {
     bool same = one->data == other->data;
     for (int axis = 0; same && axis < 3; ++axis) {
-        same = one->sizes[axis] == 1 || one->bytes[axis] == other->bytes[axis];
+        same = one->sizes[axis] == 1 || one->strides[axis] == other->strides[axis];
     }
     return same;
 }
@@ -233,26 +232,33 @@ int torch_multiply(const char *variant, void *stream, const TorchProduct *produc
                    const int64_t result[3], char *message)
 {
     const Stacks s = stacks_of(product, result);
-    if (s.out.sizes[0] > 1 && s.out.bytes[0] == 0) {
+    if (s.out.sizes[0] > 1 && s.out.strides[0] == 0) {
         snprintf(message, TORCH_MESSAGE_BYTES, "the matrices of out share memory");
-        return STATUS_INVALID;
+        return SGEMM_KERNELS_INVALID;
     }
     if (stack_overlaps(product, &s)) {
         snprintf(message, TORCH_MESSAGE_BYTES,
                  "out overlaps an operand of a stack: pass memory of its own");
-        return STATUS_INVALID;
+        return SGEMM_KERNELS_INVALID;
     }
-    int code = 0;
-    int64_t i = 0;
-    for (; i < s.out.sizes[0] && code == 0; ++i) {
-        const SgemmMatrix A = matrix_of(&s.A, i), B = matrix_of(&s.B, i), C = matrix_of(&s.C, i),
-                          out = matrix_of(&s.out, i);
-        code = sgemm_call(variant, product->A.device, stream, product->alpha, &A, &B, product->beta,
-                          product->adds ? &C : NULL, &out, message, TORCH_MESSAGE_BYTES);
+    const sgemm_kernels_place place = {product->A.device,
+                                       product->A.device == TORCH_CPU ? SGEMM_KERNELS_HOST_MEMORY
+                                                                      : SGEMM_KERNELS_GPU_MEMORY,
+                                       stream};
+    sgemm_kernels_status status = {.code = SGEMM_KERNELS_OK};
+    bool out_changed = false;
+    for (int64_t i = 0; i < s.out.sizes[0] && status.code == SGEMM_KERNELS_OK; ++i) {
+        const sgemm_kernels_matrix A = matrix_of(&s.A, i), B = matrix_of(&s.B, i),
+                                   C = matrix_of(&s.C, i), out = matrix_of(&s.out, i);
+        sgemm_kernels_multiply(variant, &place, product->alpha, &A, &B, product->beta,
+                               product->adds ? &C : NULL, &out, &status);
+        out_changed = out_changed || status.out_changed;
     }
-    /* A request that is refused has changed nothing. */
-    const bool wrote = i > 1 || (code != STATUS_UNSUPPORTED && code != STATUS_INVALID);
-    return code && wrote && (changes_factor(product, &s) || changes_C(product, &s))
+    if (status.code == SGEMM_KERNELS_OK) {
+        return SGEMM_KERNELS_OK;
+    }
+    snprintf(message, TORCH_MESSAGE_BYTES, "%s", status.message);
+    return out_changed && (changes_factor(product, &s) || changes_C(product, &s))
                ? TORCH_OPERAND_CHANGED
-               : code;
+               : status.code;
 }

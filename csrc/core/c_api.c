@@ -1,0 +1,277 @@
+#include <fenv.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "catalog.h"
+#include "pinned.h"
+#include "product.h"
+#include "sgemm_kernels.h"
+
+_Static_assert(SGEMM_KERNELS_OK == (int)STATUS_OK && SGEMM_KERNELS_DEVICE == (int)STATUS_DEVICE &&
+                   SGEMM_KERNELS_OUT_OF_MEMORY == (int)STATUS_OUT_OF_MEMORY &&
+                   SGEMM_KERNELS_UNSUPPORTED == (int)STATUS_UNSUPPORTED &&
+                   SGEMM_KERNELS_INVALID == (int)STATUS_INVALID,
+               "the codes of the C interface are those of status.h");
+
+/* The handle that names the legacy default stream explicitly, in CUDA and in HIP. */
+static void *const legacy_stream = (void *)1;
+
+static int report(const Status *result, bool changed, sgemm_kernels_status *status)
+{
+    if (status) {
+        status->code = (int)result->code;
+        status->out_changed = changed;
+        snprintf(status->message, sizeof status->message, "%s", result->message);
+    }
+    return (int)result->code;
+}
+
+/* ------------------------------------------------------------------ devices and variants */
+
+/* The GPU's index in a name such as "cuda:1", -1 in "cuda", or -2 if it is another name. */
+static int index_in(const char *name)
+{
+    const size_t length = strlen(GPU_KIND);
+    const char *const after = strncmp(name, GPU_KIND, length) == 0 ? name + length : "?";
+    if (*after == '\0') {
+        return -1;
+    }
+    const size_t digits = *after == ':' ? strspn(after + 1, "0123456789") : 0;
+    return digits >= 1 && digits <= 6 && after[1 + digits] == '\0' ? atoi(after + 1) : -2;
+}
+
+/* Checks that the GPU exists and that this build can use it. */
+static Status check_gpu(int index)
+{
+    int count;
+    const Status status = cuda_count(&count);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    return index < count ? device_kinds[DEVICE_CUDA]->usable(index)
+                         : status_error(STATUS_DEVICE,
+                                        "there is no device '" GPU_KIND ":%d' (visible GPUs: %d)",
+                                        index, count);
+}
+
+static Status find_device(const char *name, int *device)
+{
+    Status why = status_ok();
+    const int index = name ? index_in(name) : -1;
+    if (name && strcmp(name, "cpu") == 0) {
+        *device = SGEMM_KERNELS_CPU;
+    } else if (index == -1) {
+        const int first = first_usable_gpu(&why);
+        *device = first >= 0 ? first : *device;
+    } else if (index >= 0) {
+        why = check_gpu(index);
+        *device = why.code == STATUS_OK ? index : *device;
+    } else {
+        why = status_error(STATUS_INVALID,
+                           "there is no device called '%s': pass 'cpu', '" GPU_KIND
+                           "' or '" GPU_KIND ":<index>'",
+                           name);
+    }
+    return why;
+}
+
+int sgemm_kernels_find_device(const char *name, int *device, sgemm_kernels_status *status)
+{
+    const Status found = find_device(name, device);
+    return report(&found, false, status);
+}
+
+const char *sgemm_kernels_variant(int index)
+{
+    for (int known = 0; known < index; ++known) {
+        if (!catalog[known]) {
+            return NULL;
+        }
+    }
+    return index >= 0 && catalog[index] ? catalog[index]->name : NULL;
+}
+
+/* ------------------------------------------------------------------ products */
+
+static Strided strided_of(const sgemm_kernels_matrix *matrix)
+{
+    return (Strided){(char *)matrix->data,
+                     matrix->rows,
+                     matrix->cols,
+                     matrix->row_stride * (int64_t)sizeof(float),
+                     matrix->col_stride * (int64_t)sizeof(float),
+                     false};
+}
+
+static Status check_matrix(const char *name, const sgemm_kernels_matrix *matrix, int64_t rows,
+                           int64_t cols)
+{
+    const long long found_rows = matrix->rows, found_cols = matrix->cols;
+    if (found_rows < 0 || found_cols < 0) {
+        return status_error(STATUS_INVALID, "%s has the negative shape (%lld, %lld)", name,
+                            found_rows, found_cols);
+    }
+    if (found_rows != rows || found_cols != cols) {
+        return status_error(STATUS_INVALID, "%s is (%lld, %lld) but (%lld, %lld) is needed", name,
+                            found_rows, found_cols, (long long)rows, (long long)cols);
+    }
+    return matrix->data || rows == 0 || cols == 0
+               ? status_ok()
+               : status_error(STATUS_INVALID, "%s has the address 0", name);
+}
+
+/* Checks what product_run requires of its caller. */
+static Status check(const sgemm_kernels_matrix *A, const sgemm_kernels_matrix *B, float beta,
+                    const sgemm_kernels_matrix *C, const sgemm_kernels_matrix *out)
+{
+    Status status = check_matrix("A", A, A->rows, A->cols);
+    status = status.code == STATUS_OK ? check_matrix("B", B, A->cols, B->cols) : status;
+    status = status.code == STATUS_OK ? check_matrix("out", out, A->rows, B->cols) : status;
+    if (status.code == STATUS_OK && beta != 0.0f) {
+        status = C ? check_matrix("C", C, A->rows, B->cols)
+                   : status_error(STATUS_INVALID, "beta is %g but C is missing", beta);
+    }
+    if (status.code == STATUS_OK) {
+        const Strided result = strided_of(out);
+        if (strided_overlaps_itself(&result)) {
+            status = status_error(STATUS_INVALID, "elements of out share memory");
+        }
+    }
+    return status;
+}
+
+static Status check_place(const sgemm_kernels_place *place)
+{
+    if (place->device < SGEMM_KERNELS_CPU) {
+        return status_error(STATUS_INVALID, "device is %d: pass a GPU's index, or -1 for the CPU",
+                            place->device);
+    }
+    if (place->memory != SGEMM_KERNELS_HOST_MEMORY && place->memory != SGEMM_KERNELS_GPU_MEMORY) {
+        return status_error(STATUS_INVALID, "memory is %d: pass 0 for the host's, or 1 for a GPU's",
+                            place->memory);
+    }
+    if (place->device == SGEMM_KERNELS_CPU) {
+        return place->memory == SGEMM_KERNELS_HOST_MEMORY
+                   ? status_ok()
+                   : status_error(STATUS_INVALID,
+                                  "the matrices are in GPU memory but the device is the CPU: pass "
+                                  "the index of their GPU");
+    }
+    return check_gpu(place->device);
+}
+
+static Status check_variant(const Product *product)
+{
+    const Status status = device_can_run(product->variant, product->kind, product->device);
+#ifdef SGEMM_CUDA
+    if (status.code == STATUS_OK && variant_is_library(product->variant) && !cublas_is_open()) {
+        return status_error(STATUS_UNSUPPORTED,
+                            "variant '%s' needs the " GPU_LIBRARY " library, which this process "
+                            "has not loaded. Python programs load it by calling "
+                            "sgemm_kernels.run('%s', A, B) once before; other programs cannot use "
+                            "this variant",
+                            product->variant->name, product->variant->name);
+    }
+#endif
+    return status;
+}
+
+static Strided transposed(const sgemm_kernels_matrix *matrix)
+{
+    const Strided array = strided_of(matrix);
+    return strided_transposed(&array);
+}
+
+/* Describes the product to core. A column-major `out` receives the transposed product, since
+ * kernels write row-major results: out.T = alpha * B.T @ A.T + beta * C.T. */
+static void set_operands(Product *product, const sgemm_kernels_matrix *A,
+                         const sgemm_kernels_matrix *B, const sgemm_kernels_matrix *C,
+                         const sgemm_kernels_matrix *out)
+{
+    const bool transposes = out->row_stride == 1 && out->col_stride >= out->rows && out->cols > 1;
+    product->A = transposes ? transposed(B) : strided_of(A);
+    product->B = transposes ? transposed(A) : strided_of(B);
+    product->out = transposes ? transposed(out) : strided_of(out);
+    if (product->beta != 0.0f) {
+        product->C = transposes ? transposed(C) : strided_of(C);
+    }
+}
+
+static Status multiply(const char *variant, const sgemm_kernels_place *place, float alpha,
+                       const sgemm_kernels_matrix *A, const sgemm_kernels_matrix *B, float beta,
+                       const sgemm_kernels_matrix *C, const sgemm_kernels_matrix *out,
+                       bool *changed)
+{
+    Product product = {.variant = catalog_find(variant),
+                       .kind = place->device == SGEMM_KERNELS_CPU ? DEVICE_CPU : DEVICE_CUDA,
+                       .device = place->device == SGEMM_KERNELS_CPU ? 0 : place->device,
+                       .alpha = alpha,
+                       .beta = beta,
+                       .out_changed = changed};
+    if (!product.variant) {
+        return status_error(STATUS_INVALID, "there is no variant '%s'", variant);
+    }
+    Status status = check(A, B, beta, C, out);
+    status = status.code == STATUS_OK ? check_place(place) : status;
+    status = status.code == STATUS_OK ? check_variant(&product) : status;
+    if (status.code != STATUS_OK || out->rows == 0 || out->cols == 0) {
+        return status;
+    }
+    set_operands(&product, A, B, C, out);
+    return place->memory == SGEMM_KERNELS_HOST_MEMORY
+               ? product_run(&product, &product.device, 1)
+               : device_kinds[DEVICE_CUDA]->queue(&product,
+                                                  place->stream ? place->stream : legacy_stream);
+}
+
+int sgemm_kernels_multiply(const char *variant, const sgemm_kernels_place *place, float alpha,
+                           const sgemm_kernels_matrix *A, const sgemm_kernels_matrix *B, float beta,
+                           const sgemm_kernels_matrix *C, const sgemm_kernels_matrix *out,
+                           sgemm_kernels_status *status)
+{
+    /* Some libraries make floating-point operations flush to zero or trap. */
+    fenv_t environment;
+    bool changed = false;
+    fegetenv(&environment);
+    fesetenv(FE_DFL_ENV);
+    const Status result = multiply(variant, place, alpha, A, B, beta, C, out, &changed);
+    fesetenv(&environment);
+    return report(&result, changed, status);
+}
+
+/* ------------------------------------------------------------------ pinned memory */
+
+/* Precedes the memory that the caller gets. */
+typedef union {
+    PinnedBlock *block; /* NULL: ordinary memory */
+    char padding[64];
+} Header;
+
+void *sgemm_kernels_allocate(int device, size_t bytes)
+{
+    if (bytes > PTRDIFF_MAX) {
+        return NULL;
+    }
+    const size_t whole = (sizeof(Header) + bytes + 63) / 64 * 64;
+    const bool on_gpu = device >= 0 && check_gpu(device).code == STATUS_OK;
+    PinnedBlock *const block =
+        on_gpu ? pinned_take(device_kinds[DEVICE_CUDA], device, whole) : NULL;
+    Header *const header = block ? pinned_memory(block) : aligned_alloc(64, whole);
+    if (!header) {
+        return NULL;
+    }
+    header->block = block;
+    return header + 1;
+}
+
+void sgemm_kernels_free(void *memory)
+{
+    Header *const header = memory ? (Header *)memory - 1 : NULL;
+    if (header && header->block) {
+        pinned_give(header->block);
+    } else {
+        free(header);
+    }
+}
