@@ -13,8 +13,11 @@ static void *const legacy_stream = (void *)1;
 
 static Strided strided_of(const SgemmMatrix *matrix)
 {
-    return (Strided){matrix->data,      matrix->rows,      matrix->cols,
-                     matrix->row_bytes, matrix->col_bytes, false};
+    return (Strided){.data = matrix->data,
+                     .rows = matrix->rows,
+                     .cols = matrix->cols,
+                     .row_bytes = matrix->row_bytes,
+                     .col_bytes = matrix->col_bytes};
 }
 
 static Status check_matrix(const char *name, const SgemmMatrix *matrix, int64_t rows, int64_t cols)
@@ -86,7 +89,8 @@ static Status call(const char *variant, int device, void *stream, float alpha, c
                        .kind = device == ON_CPU ? DEVICE_CPU : DEVICE_CUDA,
                        .device = device == ON_CPU ? 0 : device,
                        .alpha = alpha,
-                       .beta = beta};
+                       .beta = beta,
+                       .count = 1};
     if (!product.variant) {
         return status_error(STATUS_INVALID, "there is no variant '%s'", variant);
     }

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* out = alpha * A @ B + beta * C. The caller has checked that shapes agree, that out is not empty
+/* out = alpha * A @ B + beta * C, for one product or each of a batch. The caller has checked that shapes agree, that out is not empty
  * and does not overlap itself, and that the device can run the variant. C is ignored when beta is
  * 0. */
 typedef struct Product {
@@ -19,6 +19,7 @@ typedef struct Product {
     int device; /* its index among devices of this kind; product_run sets it */
     Strided A, B, C, out;
     float alpha, beta;
+    int64_t count; /* products in the batch, whose operands are batch_bytes apart; 1: no batch */
     Interrupt interrupt;
     struct Team *team; /* team.h: the threads that compute other rows with the same B, or NULL */
     int member;        /* index in the team */

@@ -12,12 +12,16 @@ enum { ELEMENT = sizeof(float) };
 bool strided_as_matrix(const Strided *array, Matrix *matrix)
 {
     const int64_t in_elements =
-        array->row_bytes | array->col_bytes | (int64_t)(uintptr_t)array->data;
+        array->row_bytes | array->col_bytes | array->batch_bytes | (int64_t)(uintptr_t)array->data;
     if (array->swapped || in_elements % ELEMENT != 0) {
         return false;
     }
-    *matrix = (Matrix){(float *)array->data, array->rows, array->cols, array->row_bytes / ELEMENT,
-                       array->col_bytes / ELEMENT};
+    *matrix = (Matrix){(float *)array->data,
+                       array->rows,
+                       array->cols,
+                       array->row_bytes / ELEMENT,
+                       array->col_bytes / ELEMENT,
+                       array->batch_bytes / ELEMENT};
     /* If a dimension has only one element its stride is arbitrary. Choose the one that suits
      * kernels and is valid as a leading dimension in BLAS. */
     if (matrix->cols <= 1) {
@@ -38,9 +42,12 @@ bool is_column_major(const Strided *array)
 
 Strided strided_of_matrix(const Matrix *matrix)
 {
-    return (Strided){
-        (char *)matrix->data,         matrix->rows, matrix->cols, matrix->row_stride * ELEMENT,
-        matrix->col_stride * ELEMENT, false};
+    return (Strided){.data = (char *)matrix->data,
+                     .rows = matrix->rows,
+                     .cols = matrix->cols,
+                     .row_bytes = matrix->row_stride * ELEMENT,
+                     .col_bytes = matrix->col_stride * ELEMENT,
+                     .batch_bytes = matrix->batch_stride * ELEMENT};
 }
 
 /* A function with the contract of memcpy. */
@@ -77,8 +84,8 @@ Strided strided_part(const Strided *array, int64_t row, int64_t col, int64_t row
 
 Strided strided_transposed(const Strided *array)
 {
-    return (Strided){array->data,      array->cols,      array->rows,
-                     array->col_bytes, array->row_bytes, array->swapped};
+    return (Strided){array->data,      array->cols,    array->rows,       array->col_bytes,
+                     array->row_bytes, array->swapped, array->batch_bytes};
 }
 
 static void copy_by(const Strided *to, const Strided *from, CopyLine *copy_line)

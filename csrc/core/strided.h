@@ -11,12 +11,14 @@
 extern "C" {
 #endif
 
-/* Element (i, j) is the four bytes at data + i * row_bytes + j * col_bytes. */
+/* A matrix, or the first of a batch. Element (i, j) of matrix n is the four bytes at data +
+ * n * batch_bytes + i * row_bytes + j * col_bytes. */
 typedef struct {
     char *data;
     int64_t rows, cols;
-    int64_t row_bytes, col_bytes; /* may be negative, zero, or not a multiple of four */
-    bool swapped;                 /* in the opposite of this machine's byte order */
+    int64_t row_bytes, col_bytes;   /* may be negative, zero, or not a multiple of four */
+    bool swapped;                   /* in the opposite of this machine's byte order */
+    int64_t batch_bytes DEFAULT(0); /* 0: all matrices of the batch are this one */
 } Strided;
 
 /* If a kernel can read the array without a copy (aligned floats in native byte order, one stride of

@@ -294,7 +294,8 @@ void workers_touch(char *memory, size_t bytes)
     for (size_t begun = 0; begun < bytes; begun += each) {
         const size_t length = bytes - begun < each ? bytes - begun : each;
         jobs[count].copy = touch;
-        jobs[count].to = (Strided){memory + begun, 1, 1, (int64_t)length, 0, false};
+        jobs[count].to =
+            (Strided){.data = memory + begun, .rows = 1, .cols = 1, .row_bytes = (int64_t)length};
         workers_add(&jobs[count++]);
     }
     for (int index = 0; index < count; ++index) {

@@ -103,7 +103,8 @@ Status cpu_multiply(const Product *product)
         status = take_result(product, copied, &C);
     }
     if (status.code == STATUS_OK) {
-        const Sgemm problem = {A.matrix, B.matrix, C.matrix, product->alpha, product->beta};
+        const Sgemm problem = {A.matrix,       B.matrix,      C.matrix,
+                               product->alpha, product->beta, product->count};
         const Launch where = {product->device, nullptr, &product->interrupt, nullptr,
                               is_brief(product)};
         status = product->variant->launch[DEVICE_CPU](&problem, &where);

@@ -143,6 +143,7 @@ Status compute(StreamScope *scope, const Product &product, const int *devices, i
     Sgemm problem = {};
     problem.alpha = product.alpha;
     problem.beta = product.beta;
+    problem.count = product.count;
     Status status = take_operand(scope, "A", product.A, &problem.A, &copies->A);
     if (status.code == STATUS_OK) {
         status = take_operand(scope, "B", product.B, &problem.B, &copies->B);

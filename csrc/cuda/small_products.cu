@@ -111,6 +111,7 @@ Status multiply_in(const Product *product, const Staging *staging, void *memory,
     there.C = written ? out : there.C;
     there.alpha = product->alpha;
     there.beta = product->beta;
+    there.count = product->count;
     const size_t in = product->beta == 0.0f ? before_c : bytes;
     const Status queued =
         queue(product, staging->memory, in, &there, memory, written ? nullptr : &out, stream);

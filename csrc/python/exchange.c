@@ -78,8 +78,11 @@ PyObject *exchange_new(const DlExchange *exchange, int device_kind, int device_i
     }
     const DlTensor *const tensor = &made->tensor;
     const int64_t row_bytes = cols * (int64_t)sizeof(float);
-    *array = (Strided){
-        (char *)tensor->data + tensor->byte_offset, rows, cols, row_bytes, sizeof(float), false};
+    *array = (Strided){.data = (char *)tensor->data + tensor->byte_offset,
+                       .rows = rows,
+                       .cols = cols,
+                       .row_bytes = row_bytes,
+                       .col_bytes = sizeof(float)};
     if (exchange->to_object(made, &object) != 0) {
         release(made);
         return NULL;

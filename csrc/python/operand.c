@@ -112,9 +112,12 @@ static bool is_matrix(PyObject *argument, const char *name, Strided *array)
         }
         return false;
     }
-    *array = (Strided){PyArray_BYTES(source),     PyArray_DIM(source, 0),
-                       PyArray_DIM(source, 1),    PyArray_STRIDE(source, 0),
-                       PyArray_STRIDE(source, 1), PyArray_ISBYTESWAPPED(source)};
+    *array = (Strided){.data = PyArray_BYTES(source),
+                       .rows = PyArray_DIM(source, 0),
+                       .cols = PyArray_DIM(source, 1),
+                       .row_bytes = PyArray_STRIDE(source, 0),
+                       .col_bytes = PyArray_STRIDE(source, 1),
+                       .swapped = PyArray_ISBYTESWAPPED(source)};
     return true;
 }
 

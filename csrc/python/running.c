@@ -165,7 +165,7 @@ static int may_be_on_gpu(PyObject *module, const RunArguments *arguments)
 PyObject *run_product(PyObject *module, const RunArguments *arguments)
 {
     PyObject *const alpha = arguments->alpha, *const beta = arguments->beta;
-    Product product = {.variant = arguments->variant, .alpha = 1.0f};
+    Product product = {.variant = arguments->variant, .alpha = 1.0f, .count = 1};
     if ((alpha && !factor_of(alpha, "alpha", &product.alpha)) ||
         (beta && !factor_of(beta, "beta", &product.beta))) {
         return NULL;
