@@ -3,6 +3,7 @@
 #include <fenv.h>
 #include <stdio.h>
 
+#include "batch.h"
 #include "catalog.h"
 #include "product.h"
 
@@ -107,9 +108,10 @@ static Status call(const char *variant, int device, void *stream, float alpha, c
     product.B = strided_of(B);
     product.C = C ? strided_of(C) : (Strided){0};
     product.out = strided_of(out);
+    const Batch none = {.axes = 0};
     return product.kind == DEVICE_CPU
-               ? product_run(&product, &product.device, 1)
-               : device_kinds[DEVICE_CUDA]->queue(&product, stream ? stream : legacy_stream);
+               ? product_run(&product, &none, &product.device, 1)
+               : device_kinds[DEVICE_CUDA]->queue(&product, &none, stream ? stream : legacy_stream);
 }
 
 int sgemm_call(const char *variant, int device, void *stream, float alpha, const SgemmMatrix *A,

@@ -25,20 +25,20 @@ typedef struct Product {
     int member;        /* index in the team */
 } Product;
 
-/* Computes the product, with its rows divided over `count` devices. `out` may overlap A, B or C:
- * the result is as if they had been copied first. A and B are not read if alpha or K is 0. After an
- * error, `out` may hold part of the result, and all memory is freed. */
-Status product_run(const Product *product, const int *devices, int count);
+struct Batch; /* batch.h */
+
+/* Computes all products of the batch, with the products, or the rows of a single one, divided over
+ * `count` devices. `out` may overlap A, B or C: the result is as if they had been copied first. A
+ * and B are not read if alpha or K is 0. After an error, `out` may hold part of the result, and all
+ * memory is freed. */
+Status product_run(const Product *product, const struct Batch *batch, const int *devices,
+                   int count);
 
 /* The same product with K = 0 if alpha or K is 0, so that A and B are not read. */
 Product product_as_read(const Product *product);
 
 /* Whether C and out are the same elements in memory. */
 bool product_is_in_place(const Product *product);
-
-/* Whether out must not be written before all operands are read: it overlaps A, B, or C in another
- * position. */
-bool product_must_wait(const Product *product);
 
 #ifdef __cplusplus
 }
