@@ -230,7 +230,7 @@ static int64_t gemv_blocks(const Gemv *g, const PlanShape *s, int width)
 {
     const int64_t strip = (int64_t)width * g->column_step;
     return (s->N / strip * g->column_step + least(s->N % strip, g->column_step)) *
-           ceil_div(s->M, g->rows);
+           ceil_div(s->M, g->rows) * s->count;
 }
 
 /* Steps of K in one round of loads. */
@@ -282,7 +282,7 @@ double plan_estimate(const Plan *plan, const Sgemm *problem, const PlanDevice *d
 static bool supports(const Plan *plan, const PlanShape *shape, const PlanDevice *device)
 {
     const PlanShape s = as_planned(*shape, plan->transposed);
-    if (s.count > 1 && (plan->kernel == LARGEST || plan->kernel == GEMV || plan->splits > 1)) {
+    if (s.count > 1 && (plan->kernel == LARGEST || plan->splits > 1)) {
         return false; /* kernels of one product */
     }
     if (plan->kernel == LARGEST) {
