@@ -62,6 +62,7 @@ static Status multiply_in_separate_buffer(const Product *product, const Batch *b
                                           const int *devices, int count)
 {
     Product separate = *product;
+    separate.out_changed = NULL;
     Batch contiguous = *batch;
     const int64_t products = batch_count(batch);
     const int64_t rows = product->out.rows, cols = product->out.cols;
@@ -81,6 +82,7 @@ static Status multiply_in_separate_buffer(const Product *product, const Batch *b
     batch_simplify(&separate, &simple);
     Status status = multiply_all(&separate, &simple, devices, count);
     if (status.code == STATUS_OK) {
+        product_changes_out(product);
         status = copy_all(product, batch, &written, &contiguous);
     }
     free(result);

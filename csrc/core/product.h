@@ -23,6 +23,7 @@ typedef struct Product {
     Interrupt interrupt;
     struct Team *team; /* team.h: the threads that compute other rows with the same B, or NULL */
     int member;        /* index in the team */
+    bool *out_changed; /* set before the first write to `out`; NULL if nobody asks */
 } Product;
 
 struct Batch; /* batch.h */
@@ -36,6 +37,14 @@ Status product_run(const Product *product, const struct Batch *batch, const int 
 
 /* The same product with K = 0 if alpha or K is 0, so that A and B are not read. */
 Product product_as_read(const Product *product);
+
+/* Tells the caller, before the first write, that `out` no longer has its old content. */
+static inline void product_changes_out(const Product *product)
+{
+    if (product->out_changed) {
+        __atomic_store_n(product->out_changed, true, __ATOMIC_RELAXED);
+    }
+}
 
 /* Whether C and out are the same elements in memory. */
 bool product_is_in_place(const Product *product);

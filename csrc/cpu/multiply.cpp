@@ -74,6 +74,9 @@ Status take_result(const Product *product, bool copied, Operand *result)
             return status;
         }
     }
+    if (!result->owned) {
+        product_changes_out(product);
+    }
     if (product->beta != 0.0f && (result->owned || !product_is_in_place(product))) {
         const Strided begun = strided_of_matrix(&result->matrix);
         return workers_copy_batch(&begun, &product->C, product->count, &product->interrupt);
@@ -120,6 +123,7 @@ Status cpu_multiply(const Product *product)
         status = variant_launch(product->variant, DEVICE_CPU, &problem, &where, &launched);
     }
     if (status.code == STATUS_OK && C.owned) {
+        product_changes_out(product);
         const Strided result = strided_of_matrix(&C.matrix);
         status = workers_copy_batch(&product->out, &result, product->count, &product->interrupt);
     }

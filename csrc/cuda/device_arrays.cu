@@ -196,6 +196,9 @@ Status compute(StreamScope *scope, const Product &product, const int *devices, i
         }
         problem.C = copies->C;
     }
+    if (direct) {
+        product_changes_out(&product);
+    }
     const Strided result = strided_of_matrix(&problem.C);
     if (product.beta != 0.0f && !(direct && product_is_in_place(&product))) {
         status = copy_batch(scope, result, product.C, product.count);
@@ -204,9 +207,11 @@ Status compute(StreamScope *scope, const Product &product, const int *devices, i
         status = count > 1 ? launch_each(scope, product, problem, devices, count)
                            : scope_launch(scope, product.variant, &problem);
     }
-    return status.code == STATUS_OK && !direct
-               ? copy_batch(scope, product.out, result, product.count)
-               : status;
+    if (status.code == STATUS_OK && !direct) {
+        product_changes_out(&product);
+        status = copy_batch(scope, product.out, result, product.count);
+    }
+    return status;
 }
 
 void give_copies(StreamScope *scope, Copies *copies)
@@ -249,12 +254,16 @@ Status compute_separately(StreamScope *scope, const Product &product, const Batc
         return status;
     }
     Product separate = product;
+    separate.out_changed = nullptr;
     Batch contiguous = batch;
     batch_add_contiguous(memory.data, &separate, &contiguous);
     Product simple = separate;
     Batch simple_batch = contiguous;
     batch_simplify(&simple, &simple_batch);
     status = compute_all(scope, simple, simple_batch, devices, count, copies);
+    if (status.code == STATUS_OK) {
+        product_changes_out(&product);
+    }
     for (int64_t n = 0; n < products && status.code == STATUS_OK; ++n) {
         const Strided to = batch_product(&product, &batch, n).out,
                       from = batch_product(&separate, &contiguous, n).out;

@@ -146,10 +146,14 @@ Status multiply_in(const Product *product, const Staging *staging, void *memory,
     there.beta = product->beta;
     there.count = product->count;
     const size_t in = product->beta == 0.0f ? before_c : bytes;
+    if (direct) {
+        product_changes_out(product);
+    }
     const Status queued =
         queue(product, staging->memory, in, &there, memory, written ? nullptr : &out, stream);
     const Status status = drain(product->device, stream, queued);
     if (status.code == STATUS_OK && !direct) {
+        product_changes_out(product);
         gather(product, c, product->out);
     }
     return status;
