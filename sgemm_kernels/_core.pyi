@@ -229,7 +229,6 @@ def _torch_start(
     key: str,
     variant: str,
     min_flops: float,
-    min_stack_flops: float,
     reduced: Callable[[], bool] | None,
     /,
 ) -> None: ...

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "batch.h"
 #include "catalog.h"
 #include "pinned.h"
 #include "product.h"
@@ -97,12 +98,11 @@ const char *sgemm_kernels_variant(int index)
 
 static Strided strided_of(const sgemm_kernels_matrix *matrix)
 {
-    return (Strided){(char *)matrix->data,
-                     matrix->rows,
-                     matrix->cols,
-                     matrix->row_stride * (int64_t)sizeof(float),
-                     matrix->col_stride * (int64_t)sizeof(float),
-                     false};
+    return (Strided){.data = (char *)matrix->data,
+                     .rows = matrix->rows,
+                     .cols = matrix->cols,
+                     .row_bytes = matrix->row_stride * (int64_t)sizeof(float),
+                     .col_bytes = matrix->col_stride * (int64_t)sizeof(float)};
 }
 
 static Status check_matrix(const char *name, const sgemm_kernels_matrix *matrix, int64_t rows,
@@ -122,10 +122,35 @@ static Status check_matrix(const char *name, const sgemm_kernels_matrix *matrix,
                : status_error(STATUS_INVALID, "%s has the address 0", name);
 }
 
-/* Checks what product_run requires of its caller. */
-static Status check(const sgemm_kernels_matrix *A, const sgemm_kernels_matrix *B, float beta,
-                    const sgemm_kernels_matrix *C, const sgemm_kernels_matrix *out)
+/* Four matrices in the order of batch.h, and the distances between those of a batch. */
+typedef struct {
+    int64_t count;
+    const sgemm_kernels_matrix *matrix[OPERANDS];
+    int64_t stride[OPERANDS];
+} Operands;
+
+static bool overlaps_itself(const sgemm_kernels_matrix *out, int64_t count, int64_t stride)
 {
+    const int64_t element = sizeof(float);
+    const View view = {
+        .data = (char *)out->data,
+        .axes = 3,
+        .shape = {count, out->rows, out->cols},
+        .bytes = {stride * element, out->row_stride * element, out->col_stride * element}};
+    const Strided matrix = strided_of(out);
+    return count > 1 ? view_overlaps_itself(&view) : strided_overlaps_itself(&matrix);
+}
+
+/* Checks what product_run requires of its caller. */
+static Status check(const Operands *operands, float beta)
+{
+    const sgemm_kernels_matrix *const A = operands->matrix[OF_A], *const B = operands->matrix[OF_B],
+                                      *const C = operands->matrix[OF_C],
+                                      *const out = operands->matrix[OF_OUT];
+    if (operands->count < 0) {
+        return status_error(STATUS_INVALID, "the batch has the negative count %lld",
+                            (long long)operands->count);
+    }
     Status status = check_matrix("A", A, A->rows, A->cols);
     status = status.code == STATUS_OK ? check_matrix("B", B, A->cols, B->cols) : status;
     status = status.code == STATUS_OK ? check_matrix("out", out, A->rows, B->cols) : status;
@@ -133,13 +158,10 @@ static Status check(const sgemm_kernels_matrix *A, const sgemm_kernels_matrix *B
         status = C ? check_matrix("C", C, A->rows, B->cols)
                    : status_error(STATUS_INVALID, "beta is %g but C is missing", beta);
     }
-    if (status.code == STATUS_OK) {
-        const Strided result = strided_of(out);
-        if (strided_overlaps_itself(&result)) {
-            status = status_error(STATUS_INVALID, "elements of out share memory");
-        }
-    }
-    return status;
+    return status.code == STATUS_OK &&
+                   overlaps_itself(out, operands->count, operands->stride[OF_OUT])
+               ? status_error(STATUS_INVALID, "elements of out share memory")
+               : status;
 }
 
 static Status check_place(const sgemm_kernels_place *place)
@@ -184,46 +206,73 @@ static Strided transposed(const sgemm_kernels_matrix *matrix)
     return strided_transposed(&array);
 }
 
-/* Describes the product to core. A column-major `out` receives the transposed product, since
+/* Describes the products to core. A column-major `out` receives the transposed product, since
  * kernels write row-major results: out.T = alpha * B.T @ A.T + beta * C.T. */
-static void set_operands(Product *product, const sgemm_kernels_matrix *A,
-                         const sgemm_kernels_matrix *B, const sgemm_kernels_matrix *C,
-                         const sgemm_kernels_matrix *out)
+static void set_operands(Product *product, Batch *batch, const Operands *operands)
 {
+    const sgemm_kernels_matrix *const out = operands->matrix[OF_OUT];
     const bool transposes = out->row_stride == 1 && out->col_stride >= out->rows && out->cols > 1;
-    product->A = transposes ? transposed(B) : strided_of(A);
-    product->B = transposes ? transposed(A) : strided_of(B);
-    product->out = transposes ? transposed(out) : strided_of(out);
-    if (product->beta != 0.0f) {
-        product->C = transposes ? transposed(C) : strided_of(C);
+    Strided *const places[OPERANDS] = {&product->A, &product->B, &product->C, &product->out};
+    batch->axes = operands->count > 1;
+    batch->length[0] = operands->count;
+    for (int operand = 0; operand < OPERANDS; ++operand) {
+        const int from = transposes && operand <= OF_B ? OF_A + OF_B - operand : operand;
+        const sgemm_kernels_matrix *const matrix = operands->matrix[from];
+        if (operand != OF_C || product->beta != 0.0f) {
+            *places[operand] = transposes ? transposed(matrix) : strided_of(matrix);
+        }
+        batch->bytes[operand][0] = operands->stride[from] * (int64_t)sizeof(float);
     }
 }
 
 static Status multiply(const char *variant, const sgemm_kernels_place *place, float alpha,
-                       const sgemm_kernels_matrix *A, const sgemm_kernels_matrix *B, float beta,
-                       const sgemm_kernels_matrix *C, const sgemm_kernels_matrix *out,
-                       bool *changed)
+                       float beta, const Operands *operands, bool *changed)
 {
+    const sgemm_kernels_matrix *const out = operands->matrix[OF_OUT];
     Product product = {.variant = catalog_find(variant),
                        .kind = place->device == SGEMM_KERNELS_CPU ? DEVICE_CPU : DEVICE_CUDA,
                        .device = place->device == SGEMM_KERNELS_CPU ? 0 : place->device,
                        .alpha = alpha,
                        .beta = beta,
+                       .count = 1,
                        .out_changed = changed};
     if (!product.variant) {
         return status_error(STATUS_INVALID, "there is no variant '%s'", variant);
     }
-    Status status = check(A, B, beta, C, out);
+    Status status = check(operands, beta);
     status = status.code == STATUS_OK ? check_place(place) : status;
     status = status.code == STATUS_OK ? check_variant(&product) : status;
-    if (status.code != STATUS_OK || out->rows == 0 || out->cols == 0) {
+    if (status.code != STATUS_OK || operands->count == 0 || out->rows == 0 || out->cols == 0) {
         return status;
     }
-    set_operands(&product, A, B, C, out);
+    Batch batch;
+    set_operands(&product, &batch, operands);
     return place->memory == SGEMM_KERNELS_HOST_MEMORY
-               ? product_run(&product, &product.device, 1)
-               : device_kinds[DEVICE_CUDA]->queue(&product,
+               ? product_run(&product, &batch, &product.device, 1)
+               : device_kinds[DEVICE_CUDA]->queue(&product, &batch,
                                                   place->stream ? place->stream : legacy_stream);
+}
+
+int sgemm_kernels_multiply_batched(const char *variant, const sgemm_kernels_place *place,
+                                   int64_t count, float alpha, const sgemm_kernels_matrix *A,
+                                   int64_t stride_A, const sgemm_kernels_matrix *B,
+                                   int64_t stride_B, float beta, const sgemm_kernels_matrix *C,
+                                   int64_t stride_C, const sgemm_kernels_matrix *out,
+                                   int64_t stride_out, sgemm_kernels_status *status)
+{
+    const Operands operands = {
+        count,
+        {[OF_A] = A, [OF_B] = B, [OF_C] = C, [OF_OUT] = out},
+        {[OF_A] = stride_A, [OF_B] = stride_B, [OF_C] = stride_C, [OF_OUT] = stride_out},
+    };
+    /* Some libraries make floating-point operations flush to zero or trap. */
+    fenv_t environment;
+    bool changed = false;
+    fegetenv(&environment);
+    fesetenv(FE_DFL_ENV);
+    const Status result = multiply(variant, place, alpha, beta, &operands, &changed);
+    fesetenv(&environment);
+    return report(&result, changed, status);
 }
 
 int sgemm_kernels_multiply(const char *variant, const sgemm_kernels_place *place, float alpha,
@@ -231,14 +280,8 @@ int sgemm_kernels_multiply(const char *variant, const sgemm_kernels_place *place
                            const sgemm_kernels_matrix *C, const sgemm_kernels_matrix *out,
                            sgemm_kernels_status *status)
 {
-    /* Some libraries make floating-point operations flush to zero or trap. */
-    fenv_t environment;
-    bool changed = false;
-    fegetenv(&environment);
-    fesetenv(FE_DFL_ENV);
-    const Status result = multiply(variant, place, alpha, A, B, beta, C, out, &changed);
-    fesetenv(&environment);
-    return report(&result, changed, status);
+    return sgemm_kernels_multiply_batched(variant, place, 1, alpha, A, 0, B, 0, beta, C, 0, out, 0,
+                                          status);
 }
 
 /* ------------------------------------------------------------------ pinned memory */

@@ -81,6 +81,15 @@ SGEMM_KERNELS_API int sgemm_kernels_multiply(const char *variant, const sgemm_ke
                                              const sgemm_kernels_matrix *out,
                                              sgemm_kernels_status *status);
 
+/* The same for a batch of `count` products. A, B, C and out describe the matrices of the first one;
+ * those of the next begin stride_A, stride_B, stride_C and stride_out elements later. With a stride
+ * of 0 all products read the same matrix. */
+SGEMM_KERNELS_API int sgemm_kernels_multiply_batched(
+    const char *variant, const sgemm_kernels_place *place, int64_t count, float alpha,
+    const sgemm_kernels_matrix *A, int64_t stride_A, const sgemm_kernels_matrix *B,
+    int64_t stride_B, float beta, const sgemm_kernels_matrix *C, int64_t stride_C,
+    const sgemm_kernels_matrix *out, int64_t stride_out, sgemm_kernels_status *status);
+
 /* Host memory, aligned to 64 bytes, that the GPU reads and writes directly: it is pinned, unless
  * the limit (half of the memory that this process may use) is reached. Products of matrices in
  * other memory take longer, because they are copied to pinned memory first. On SGEMM_KERNELS_CPU it

@@ -427,6 +427,7 @@ void add_piece(Call *call, int64_t i, int64_t j, int64_t k_steps)
     Step step = {};
     step.piece = call->pieces_in++;
     step.problem.alpha = product->alpha;
+    step.problem.count = 1;
     step.problem.C = matrix_at(&call->C, static_cast<int>(step.piece % p->c_held), rows, cols);
     for (int64_t k = 0; k < k_steps && call->status.code == STATUS_OK; ++k) {
         const int64_t at = k * p->depth, depth = least_of(p->depth, K - at);

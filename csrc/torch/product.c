@@ -115,67 +115,24 @@ static Stack stack_of(const TorchTensor *tensor, int64_t batch, int64_t rows, in
     return stack;
 }
 
-/* Whether the matrices follow each other along an axis, 1 (rows) or 2 (columns), so that the stack
- * is one matrix. */
-static bool merges(const Stack *stack, int axis)
-{
-    return stack->sizes[axis] == 1 ||
-           stack->strides[0] == stack->sizes[axis] * stack->strides[axis];
-}
-
-static void merge(Stack *stack, int axis)
-{
-    stack->strides[axis] = stack->sizes[axis] == 1 ? stack->strides[0] : stack->strides[axis];
-    stack->sizes[axis] *= stack->sizes[0];
-    stack->sizes[0] = 1;
-}
-
 typedef struct {
     Stack A, B, C, out;
 } Stacks;
 
-/* If the whole stack is one product, because all its matrices share B and those of A, C and out
- * follow each other along the rows, makes it one. Or with A shared, along the columns. */
-static void merge_shared(Stacks *s, bool reads_C)
-{
-    if (s->out.sizes[0] == 1) {
-        return;
-    }
-    if (s->B.strides[0] == 0 && merges(&s->A, 1) && merges(&s->out, 1) &&
-        (!reads_C || merges(&s->C, 1))) {
-        merge(&s->A, 1);
-        merge(&s->C, 1);
-        merge(&s->out, 1);
-        s->B.sizes[0] = 1;
-    } else if (s->A.strides[0] == 0 && merges(&s->B, 2) && merges(&s->out, 2) &&
-               (!reads_C || merges(&s->C, 2))) {
-        merge(&s->B, 2);
-        merge(&s->C, 2);
-        merge(&s->out, 2);
-        s->A.sizes[0] = 1;
-    }
-}
-
 static Stacks stacks_of(const TorchProduct *product, const int64_t result[3])
 {
     const int64_t depth = product->A.sizes[product->batched + 1];
-    Stacks s = {.A = stack_of(&product->A, result[0], result[1], depth),
-                .B = stack_of(&product->B, result[0], depth, result[2]),
-                .C = stack_of(&product->C, result[0], result[1], result[2]),
-                .out = stack_of(&product->out, result[0], result[1], result[2])};
-    merge_shared(&s, product->beta != 0.0f);
-    return s;
+    return (Stacks){.A = stack_of(&product->A, result[0], result[1], depth),
+                    .B = stack_of(&product->B, result[0], depth, result[2]),
+                    .C = stack_of(&product->C, result[0], result[1], result[2]),
+                    .out = stack_of(&product->out, result[0], result[1], result[2])};
 }
 
-static sgemm_kernels_matrix matrix_of(const Stack *stack, int64_t index)
+/* The first matrix. */
+static sgemm_kernels_matrix matrix_of(const Stack *stack)
 {
-    return (sgemm_kernels_matrix){stack->data + index * stack->strides[0], stack->sizes[1],
-                                  stack->sizes[2], stack->strides[1], stack->strides[2]};
-}
-
-int64_t torch_products(const TorchProduct *product, const int64_t result[3])
-{
-    return stacks_of(product, result).out.sizes[0];
+    return (sgemm_kernels_matrix){stack->data, stack->sizes[1], stack->sizes[2], stack->strides[1],
+                                  stack->strides[2]};
 }
 
 /* Whether the stacks may share a byte. May return true for stacks that do not. */
@@ -197,15 +154,6 @@ static bool may_overlap(const Stack *one, const Stack *other)
     return first[0] < end[1] && first[1] < end[0];
 }
 
-static bool same_memory(const Stack *one, const Stack *other)
-{
-    bool same = one->data == other->data;
-    for (int axis = 0; same && axis < 3; ++axis) {
-        same = one->sizes[axis] == 1 || one->strides[axis] == other->strides[axis];
-    }
-    return same;
-}
-
 static bool changes_factor(const TorchProduct *product, const Stacks *s)
 {
     return product->alpha != 0.0f && (may_overlap(&s->out, &s->A) || may_overlap(&s->out, &s->B));
@@ -216,49 +164,25 @@ static bool changes_C(const TorchProduct *product, const Stacks *s)
     return product->beta != 0.0f && may_overlap(&s->out, &s->C);
 }
 
-static bool stack_overlaps(const TorchProduct *product, const Stacks *s)
-{
-    return s->out.sizes[0] > 1 &&
-           (changes_factor(product, s) || (changes_C(product, s) && !same_memory(&s->out, &s->C)));
-}
-
-bool torch_stack_overlaps(const TorchProduct *product, const int64_t result[3])
-{
-    const Stacks s = stacks_of(product, result);
-    return stack_overlaps(product, &s);
-}
-
 int torch_multiply(const char *variant, void *stream, const TorchProduct *product,
                    const int64_t result[3], char *message)
 {
     const Stacks s = stacks_of(product, result);
-    if (s.out.sizes[0] > 1 && s.out.strides[0] == 0) {
-        snprintf(message, TORCH_MESSAGE_BYTES, "the matrices of out share memory");
-        return SGEMM_KERNELS_INVALID;
-    }
-    if (stack_overlaps(product, &s)) {
-        snprintf(message, TORCH_MESSAGE_BYTES,
-                 "out overlaps an operand of a stack: pass memory of its own");
-        return SGEMM_KERNELS_INVALID;
-    }
     const sgemm_kernels_place place = {product->A.device,
                                        product->A.device == TORCH_CPU ? SGEMM_KERNELS_HOST_MEMORY
                                                                       : SGEMM_KERNELS_GPU_MEMORY,
                                        stream};
-    sgemm_kernels_status status = {.code = SGEMM_KERNELS_OK};
-    bool out_changed = false;
-    for (int64_t i = 0; i < s.out.sizes[0] && status.code == SGEMM_KERNELS_OK; ++i) {
-        const sgemm_kernels_matrix A = matrix_of(&s.A, i), B = matrix_of(&s.B, i),
-                                   C = matrix_of(&s.C, i), out = matrix_of(&s.out, i);
-        sgemm_kernels_multiply(variant, &place, product->alpha, &A, &B, product->beta,
-                               product->adds ? &C : NULL, &out, &status);
-        out_changed = out_changed || status.out_changed;
-    }
-    if (status.code == SGEMM_KERNELS_OK) {
+    const sgemm_kernels_matrix A = matrix_of(&s.A), B = matrix_of(&s.B), C = matrix_of(&s.C),
+                               out = matrix_of(&s.out);
+    sgemm_kernels_status status;
+    if (sgemm_kernels_multiply_batched(variant, &place, result[0], product->alpha, &A,
+                                       s.A.strides[0], &B, s.B.strides[0], product->beta,
+                                       product->adds ? &C : NULL, s.C.strides[0], &out,
+                                       s.out.strides[0], &status) == SGEMM_KERNELS_OK) {
         return SGEMM_KERNELS_OK;
     }
     snprintf(message, TORCH_MESSAGE_BYTES, "%s", status.message);
-    return out_changed && (changes_factor(product, &s) || changes_C(product, &s))
+    return status.out_changed && (changes_factor(product, &s) || changes_C(product, &s))
                ? TORCH_OPERAND_CHANGED
                : status.code;
 }
