@@ -80,6 +80,24 @@ __device__ __forceinline__ float float_from_fp16(uint16_t x)
 #endif
 }
 
+struct alignas(8) Pair {
+    float x, y;
+};
+
+/* Rounds two floats to fp16: to one register, and as floats. */
+__device__ __forceinline__ Pair round_two(float x, float y, unsigned &pair)
+{
+#ifdef __CUDACC__
+    const __half2 both = __floats2half2_rn(x, y);
+    memcpy(&pair, &both, sizeof pair);
+    return {__low2float(both), __high2float(both)};
+#else
+    pair = fp16_from_float(x) | static_cast<unsigned>(fp16_from_float(y)) << 16;
+    return {float_from_fp16(static_cast<uint16_t>(pair)),
+            float_from_fp16(static_cast<uint16_t>(pair >> 16))};
+#endif
+}
+
 __device__ __forceinline__ unsigned bits_of(float x)
 {
 #ifdef __CUDACC__
