@@ -39,6 +39,9 @@ TILE_SIZES = {
     "wgmma": TileSize("wgmma", 1, TILE, TILE),
     "waves-low": TileSize("waves", 4096, 64, TILE),
     "waves-wide": TileSize("waves", 1, TILE, 192),
+    "fused": TileSize("fused", 1, TILE, TILE),
+    "fused-narrow": TileSize("fused", 6, TILE, 64),
+    "fused-slices": TileSize("fused", 4096, 64, 64),
 }
 SETTING = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
 

@@ -109,30 +109,50 @@ __device__ __forceinline__ void copy_block(const Matrix &A, int64_t first_row, i
     }
 }
 
-/* The producers: all of them if they copy A; otherwise one thread. */
+/* The producers: all of them if they copy A; otherwise one thread. The first loads of A need not
+ * wait for the kernel that splits B. */
 template <class T>
 KERNEL_BODY void load_chunks(const FusedProduct &q, const Work &work, typename T::Shared &shared)
 {
+    constexpr int b_step = swizzle_bytes / static_cast<int>(sizeof(uint16_t)); // of a K block
     const Origin tile = tile_in_bands(q.product.p.C, T::BM, T::BN, work.tile);
-    const int row = static_cast<int>(tile.row), col = static_cast<int>(tile.col);
-    RingPosition<T::stages> to;
-    UNROLL(1)
-    for (int block = 2 * work.begin; block < 2 * work.end; ++block) {
-        Mbarrier *const full = shared.full + to.index;
-        mbarrier_wait(shared.empty + to.index, to.parity ^ 1);
-        if (threadIdx.x == T::threads) {
-            constexpr int step = swizzle_bytes / static_cast<int>(sizeof(uint16_t));
-            const int bytes_of_a = q.a_by_tma ? sizeof shared.As[0] : 0;
-            mbarrier_arrive_expect_tx(full, bytes_of_a + static_cast<int>(sizeof shared.Bs[0]));
-            if (q.a_by_tma) {
-                tma_load_2d(shared.As[to.index], q.a, block * k_block, row, full);
-            }
-            tma_load_2d(shared.Bs[to.index], q.b, block * step, col, full);
+    const bool issues = threadIdx.x == T::threads;
+    const auto load_a = [&](int block, int stage) {
+        Mbarrier *const full = shared.full + stage;
+        if (issues) {
+            const size_t bytes_of_a = q.a_by_tma ? sizeof shared.As[0] : 0;
+            mbarrier_arrive_expect_tx(full, static_cast<int>(bytes_of_a + sizeof shared.Bs[0]));
         }
         if (!q.a_by_tma) {
-            copy_block<T>(q.product.p.A, tile.row, int64_t{block} * k_block, shared.As[to.index]);
+            copy_block<T>(q.product.p.A, tile.row, int64_t{block} * k_block, shared.As[stage]);
             cp_async_mbarrier_arrive(full);
+        } else if (issues) {
+            tma_load_2d(shared.As[stage], q.a, block * k_block, static_cast<int>(tile.row), full);
         }
+    };
+    const auto load_b = [&](int block, int stage) {
+        if (issues) {
+            tma_load_2d(shared.Bs[stage], q.b, block * b_step, static_cast<int>(tile.col),
+                        shared.full + stage);
+        }
+    };
+    const int begin = 2 * work.begin, end = 2 * work.end;
+    const int filled = begin + T::stages < end ? begin + T::stages : end;
+    UNROLL(1)
+    for (int block = begin; block < filled; ++block) {
+        load_a(block, block - begin);
+    }
+    griddep_wait();
+    UNROLL(1)
+    for (int block = begin; block < filled; ++block) {
+        load_b(block, block - begin);
+    }
+    RingPosition<T::stages> to;
+    UNROLL(1)
+    for (int block = filled; block < end; ++block) {
+        mbarrier_wait(shared.empty + to.index, to.parity);
+        load_a(block, to.index);
+        load_b(block, to.index);
         to.advance();
     }
 }
@@ -342,11 +362,11 @@ __global__ void __launch_bounds__(T::block_threads, 1) fused(const __grid_consta
         }
         fence_proxy_async();
     }
-    griddep_wait();
     __syncthreads();
     const Work work(q);
     if (threadIdx.x < T::threads) {
         setmaxnreg_inc<232>();
+        griddep_wait();
         multiply_chunks<T>(q, work, shared);
     } else {
         setmaxnreg_dec<40>();
@@ -458,7 +478,8 @@ template <class T> double time_of(const Sgemm *problem, int slices, int multipro
     return static_cast<double>(waves) * (of_chunk * deep + of_block) + (slices > 1 ? adding : 0);
 }
 
-Status launch(const Sgemm *problem, const Launch *where)
+/* Chooses the width of tiles and the slices of K that are estimated to be the fastest. */
+Status launch_estimated(const Sgemm *problem, const Launch *where)
 {
     constexpr int most_slices = 16, shortest_slice = 4; // in K chunks
     int multiprocessors;
@@ -481,6 +502,28 @@ Status launch(const Sgemm *problem, const Launch *where)
     }
     return narrow ? launch_tile<Narrow>(problem, where, slices)
                   : launch_tile<Wide>(problem, where, slices);
+}
+
+/* The operand that is split in advance, B, is the smaller one: otherwise computes the transposed
+ * problem, unless the operands' sizes are similar. */
+Status launch(const Sgemm *problem, const Launch *where)
+{
+    if (problem->C.cols <= 2 * problem->C.rows) {
+        return launch_estimated(problem, where);
+    }
+    const Sgemm swapped = {transpose_of(problem->B), transpose_of(problem->A),
+                           transpose_of(problem->C), problem->alpha, problem->beta};
+    Prepared prepared[2];
+    Launch here = *where;
+    if (where->prepared) {
+        prepared[0] = where->prepared[1], prepared[1] = where->prepared[0];
+        here.prepared = prepared;
+    }
+    const Status status = launch_estimated(&swapped, &here);
+    if (where->prepared) {
+        where->prepared[0] = prepared[1], where->prepared[1] = prepared[0];
+    }
+    return status;
 }
 
 } // namespace

@@ -37,19 +37,20 @@ struct Fp16Product {
 struct Results {
     float *first;
     int rows, cols; // up to the edges of C
-    int64_t ld;
+    int64_t row_stride, col_stride;
 };
 
 static __device__ __forceinline__ Results results(const Matrix &C, int64_t row, int64_t col)
 {
-    return {address(C, row, col), clamped(C.rows - row), clamped(C.cols - col), C.row_stride};
+    return {address(C, row, col), clamped(C.rows - row), clamped(C.cols - col), C.row_stride,
+            C.col_stride};
 }
 
 static __device__ __forceinline__ void store(const Sgemm &p, const Results &C, int row, int col,
                                              float sum)
 {
     if (row < C.rows && col < C.cols) {
-        float *const c = C.first + row * C.ld + col;
+        float *const c = C.first + row * C.row_stride + col * C.col_stride;
         *c = scaled(p, sum, p.beta == 0.0f ? 0.0f : *c);
     }
 }
@@ -348,7 +349,7 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
         int scale_of_row[passes_down][4], scale_of_col[passes_across][4];
         const bool whole = all_failing == 0 && q.p.C.rows - tile.row >= T::BM &&
                            q.p.C.cols - tile.col >= T::BN && is_aligned16(q.p.C.data) &&
-                           q.p.C.row_stride % 4 == 0;
+                           q.p.C.col_stride == 1 && q.p.C.row_stride % 4 == 0;
         const bool narrow =
             whole && (load_scales(scale_of_row, row_scales + row4, Staging::rows, 4) &
                       load_scales(scale_of_col, col_scales + col4, Staging::cols, 1));
@@ -374,13 +375,16 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
                     }
                     continue;
                 }
+                const bool by_rows = C.col_stride == 1; // neighbouring threads store neighbours
                 UNROLL(1)
-                for (int r = 0; r < Staging::rows; ++r) {
-                    const float staged = staging.results[r][lane];
-                    if (r < C.rows && lane < C.cols && staged == staged) {
+                for (int n = 0; n < Staging::rows; ++n) {
+                    const int r = by_rows ? n : lane % Staging::rows;
+                    const int c = by_rows ? lane : 2 * n + lane / Staging::rows;
+                    const float staged = staging.results[r][c];
+                    if (r < C.rows && c < C.cols && staged == staged) {
                         const int scale = row_scales[i * Staging::rows + r] +
-                                          col_scales[j * Staging::cols + lane];
-                        store(q.p, C, r, lane, unscaled(staged, scale));
+                                          col_scales[j * Staging::cols + c];
+                        store(q.p, C, r, c, unscaled(staged, scale));
                     }
                 }
             }
@@ -437,7 +441,7 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
     {
         const float4 four = *reinterpret_cast<const float4 *>(staged);
         float sums[] = {four.x, four.y, four.z, four.w};
-        float4 *const c = reinterpret_cast<float4 *>(C.first + down * C.ld + right);
+        float4 *const c = reinterpret_cast<float4 *>(C.first + down * C.row_stride + right);
         const float4 old = q.p.beta == 0.0f ? make_float4(0.0f, 0.0f, 0.0f, 0.0f) : *c;
         UNROLL(4)
         for (int i = 0; i < 4; ++i) {
@@ -650,7 +654,7 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
     }
     both.a.to.groups = a_is_split ? 0 : both.a.to.groups;
     both.b.to.groups = b_is_split ? 0 : both.b.to.groups;
-    Status status = launch_split(both, where);
+    Status status = splits_a ? launch_split(both, where) : launch_split(both.b, of_b, where);
     if (status.code == STATUS_OK) {
         // It can overlap only a kernel that lets it begin early: one of the split's.
         status = multiply(q, tiles, !(a_is_split && b_is_split));

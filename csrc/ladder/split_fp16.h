@@ -414,6 +414,93 @@ __global__ void __launch_bounds__(split_threads) split_rows(const SplitBoth both
     }
 }
 
+/* ------------------------------------------------------------------ in one kernel */
+
+constexpr int whole_rows = 8, whole_threads = 1024, threads_of_row = whole_threads / whole_rows;
+
+/* Calls what(index, x) for each of a thread's groups of four elements along K of a row, and for its
+ * share of the padding. Neighbouring threads read neighbours in memory. */
+template <bool K_MAJOR, class What>
+__device__ __forceinline__ void for_each_four(const Split &s, int64_t row, int64_t first,
+                                              const What &what)
+{
+    const Matrix &X = s.X;
+    const bool inside = row < X.rows && (s.aligned || !K_MAJOR);
+    const int64_t whole = inside ? X.cols / 4 : 0, all = int64_t{s.to.chunks} * k_chunk / 4;
+    int64_t four = first;
+    UNROLL(4)
+    for (; four < whole; four += threads_of_row) {
+        const float *const from = address(X, row, 4 * four);
+        const float4 x = K_MAJOR ? *reinterpret_cast<const float4 *>(from)
+                                 : make_float4(from[0], from[X.col_stride], from[2 * X.col_stride],
+                                               from[3 * X.col_stride]);
+        what(four, x);
+    }
+    UNROLL(1)
+    for (; four < all; four += threads_of_row) {
+        what(four, load4<false>(X, row, 4 * four));
+    }
+}
+
+/* A block finds the largest magnitudes of eight rows and then splits them. It reads them again from
+ * a cache. For `fused`, which needs no `nonzero`: any chunk may have an element that is not. */
+template <bool K_MAJOR> __device__ __forceinline__ void split_block_of_rows(const Split &s)
+{
+    __shared__ unsigned found[whole_rows][threads_of_row];
+    const int thread = threadIdx.x;
+    const int in_block = K_MAJOR ? thread / threads_of_row : thread % whole_rows;
+    const int share = K_MAJOR ? thread % threads_of_row : thread / whole_rows;
+    const int64_t row = int64_t{blockIdx.x} * whole_rows + in_block;
+    unsigned largest = 0;
+    for_each_four<K_MAJOR>(s, row, share, [&](int64_t, const float4 &x) {
+        largest = larger(larger(larger(larger(largest, x.x), x.y), x.z), x.w);
+    });
+    found[in_block][share] = largest;
+    for (int half = threads_of_row / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (share < half) {
+            const unsigned other = found[in_block][share + half];
+            found[in_block][share] = largest = other > largest ? other : largest;
+        }
+    }
+    __syncthreads();
+    largest = found[in_block][0];
+    const int scale = scale_of(largest);
+    const Powers powers = {largest < infinity_bits ? power_of_two(scale / 2) : 0.0f,
+                           power_of_two(scale - scale / 2)};
+    Fp16x8 *const to = s.to.vectors + row * s.to.pitch();
+    for_each_four<K_MAJOR>(s, row, share, [&](int64_t four, const float4 &x) {
+        uint64_t hi = 0, lo = 0;
+        split(x.x, powers, 0, &hi, &lo);
+        split(x.y, powers, 16, &hi, &lo);
+        split(x.z, powers, 32, &hi, &lo);
+        split(x.w, powers, 48, &hi, &lo);
+        Fp16x8 *const block = to + four / 8 * block_vectors; // eight groups of four are a K block
+        block[four % 8 / 2].fours[four % 2] = hi;
+        block[four % 8 / 2 + lo_offset].fours[four % 2] = lo;
+    });
+    if (share == 0) {
+        s.to.largest[row] = largest;
+        s.to.scale[row] = scale;
+    }
+    if (blockIdx.x % (group_rows / whole_rows) == 0) { // the first of a group of rows
+        const int64_t group = blockIdx.x / (group_rows / whole_rows);
+        for (int64_t chunk = thread; chunk < s.to.chunks; chunk += whole_threads) {
+            s.to.nonzero[group * s.to.chunks + chunk] = 1;
+        }
+    }
+}
+
+__global__ void __launch_bounds__(whole_threads, 1) split_whole_rows(const Split s)
+{
+    griddep_launch_dependents();
+    if (s.k_major) {
+        split_block_of_rows<true>(s);
+    } else {
+        split_block_of_rows<false>(s);
+    }
+}
+
 /* ------------------------------------------------------------------ on the host */
 
 /* Arrays in one allocation, each aligned to 256 bytes. */
@@ -530,6 +617,21 @@ inline Status launch_split(const SplitBoth &both, const Launch *where)
     }
     for (int i = 0; i < 2 && where->prepared && status.code == STATUS_OK; ++i) {
         where->prepared[i].ready = where->prepared[i].memory != nullptr;
+    }
+    return status;
+}
+
+/* Splits one operand in one kernel, unless it has no groups. Without `nonzero`. */
+inline Status launch_split(const Split &s, Prepared *prepared, const Launch *where)
+{
+    if (s.to.groups == 0) {
+        return status_ok();
+    }
+    const Status status =
+        launch_blocks(split_whole_rows, spec_of_threads("split_whole_rows", whole_threads),
+                      s.rows() / whole_rows, s, where);
+    if (prepared && status.code == STATUS_OK) {
+        prepared->ready = prepared->memory != nullptr;
     }
     return status;
 }
