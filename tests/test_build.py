@@ -817,7 +817,9 @@ def test_no_rung_spills_registers(name):
     built_for = sgemm_kernels.build_info().architectures
     compiled_for = {architecture for _, architecture in spills.reported(report)}
     everywhere = {architecture for architecture in built_for if "sm_" in architecture}
-    assert compiled_for == ({"sm_90a"} if name in ("15_wgmma", "16_waves", "17_fused") else everywhere)
+    assert compiled_for == (
+        {"sm_90a"} if name in ("15_wgmma", "16_waves", "17_fused") else everywhere
+    )
     assert spills.spilling(report) == {}
 
 

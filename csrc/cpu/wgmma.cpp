@@ -373,8 +373,8 @@ void late_products_begin()
 static void request_product(Request mine)
 {
     if (const char *const what = mistake(mine.product)) {
-        block_fail(status_error(STATUS_DEVICE, "%s, line %d: %s", thread_name(), mine.product.line,
-                                what));
+        block_fail(
+            status_error(STATUS_DEVICE, "%s, line %d: %s", thread_name(), mine.product.line, what));
     }
     grid_synchronize_warpgroup(mine.product.line, begin_requested, &mine);
 }

@@ -31,6 +31,7 @@ LAUNCHER(auto)
 extern "C" Launcher launch_warptile_cuda;
 extern "C" Launcher launch_tma_cuda;
 extern "C" Launcher launch_waves_cuda;
+extern "C" Launcher launch_fused_cuda;
 #define RUNG_LAUNCHER(name) launch_##name##_cuda
 #define ON_DEVICE(name) name##_cuda
 #else
@@ -38,6 +39,7 @@ extern "C" const Variant variant_coalesced;
 extern "C" const Variant variant_tile2d;
 extern "C" const Variant variant_tma;
 extern "C" const Variant variant_waves;
+extern "C" const Variant variant_fused;
 #define RUNG_LAUNCHER(name) variant_##name.launch[DEVICE_CPU]
 #define ON_DEVICE(name) name##_cpu
 #endif
@@ -224,9 +226,12 @@ static Status multiply(const Sgemm *problem, const Launch *where, bool tensor_co
 #endif
     }
     const Plan plan = plan_choose(problem, &device);
-    if (tensor_cores && has_known_tensor_cores(where) &&
-        plan_loses_to_tensor_cores(plan.cycles, problem, device.multiprocessors)) {
-        status = RUNG_LAUNCHER(waves)(problem, where);
+    const TensorRung rung = tensor_cores && has_known_tensor_cores(where)
+                                ? plan_tensor_rung(plan.cycles, problem, device.multiprocessors)
+                                : TENSOR_NONE;
+    if (rung != TENSOR_NONE) {
+        status = rung == TENSOR_FUSED ? RUNG_LAUNCHER(fused)(problem, where)
+                                      : RUNG_LAUNCHER(waves)(problem, where);
         if (status.code != STATUS_OUT_OF_MEMORY) { // simt needs less
             return status;
         }

@@ -228,10 +228,9 @@ __device__ __forceinline__ void split_pairs(const PairsOfA &x, RowOfA (&rows)[2]
 
 /* part = the product of a K chunk, whose B is in two stages. The order is that of mma. */
 template <class T>
-__device__ __forceinline__ void begin_products(const unsigned (&hi)[depths][4],
-                                               const unsigned (&lo)[depths][4],
-                                               const decltype(T::Shared::Bs) &Bs, int first,
-                                               int second, float (&part)[T::NI][4])
+__device__ __forceinline__ void
+begin_products(const unsigned (&hi)[depths][4], const unsigned (&lo)[depths][4],
+               const decltype(T::Shared::Bs) &Bs, int first, int second, float (&part)[T::NI][4])
 {
     const WgmmaFactor b[] = {WgmmaFactor(Bs[first]), WgmmaFactor(Bs[second])};
     const auto at = [&b](int depth, bool low) {
@@ -412,55 +411,64 @@ template <class T> constexpr KernelSpec spec = spec_of_tile<T>("fused", T::block
 constexpr KernelSpec adding_spec = spec_of_threads("add_slices", AddingTile::threads);
 
 template <class T>
-Status launch_product(const Fp16Product &product, int slices, bool overlaps, const Launch *where)
+Status launch_product(FusedProduct q, const Fp16Product &product, bool overlaps,
+                      const Launch *where)
 {
     const Sgemm &p = product.p;
-    FusedProduct q = {};
     q.product = product;
     q.a_by_tma = tma_can_load(p.A);
     q.chunk_share = static_cast<float>(k_chunk) / static_cast<float>(p.A.cols);
-    q.slices = slices;
-    q.row_count = (p.C.rows + T::BM - 1) / T::BM * T::BM;
-    q.col_count = (p.C.cols + T::BN - 1) / T::BN * T::BN;
-    const TiledMatrix a = {p.A.data,      static_cast<uint64_t>(p.A.cols),
+    const TiledMatrix a = {p.A.data,
+                           static_cast<uint64_t>(p.A.cols),
                            static_cast<uint64_t>(p.A.rows),
                            static_cast<uint64_t>(p.A.row_stride) * sizeof(float),
-                           sizeof(float), row_floats, T::BM, true};
+                           sizeof(float),
+                           row_floats,
+                           T::BM,
+                           true};
     Status status = encode_tensor_map(&q.b, tiled_matrix(product.b, T::BN));
     if (status.code == STATUS_OK && q.a_by_tma) {
         status = encode_tensor_map(&q.a, a);
     }
-    void *memory = nullptr;
-    if (status.code == STATUS_OK && slices > 1) {
-        Arrays arrays = {nullptr, 0};
-        for (int pass = 0; pass < 2 && status.code == STATUS_OK; ++pass) {
-            q.sums = arrays.take<float>(slices * q.row_count * q.col_count);
-            q.rows = arrays.take<RowOfA>(slices * q.row_count);
-            if (pass == 0) {
-                status = scratch_take(arrays.bytes, where, &memory);
-                arrays = {static_cast<char *>(memory), 0};
-            }
-        }
-    }
-    const int64_t tiles = tiles_of(p.C, T::BM, T::BN);
     if (status.code == STATUS_OK) {
-        status = launch_blocks(fused<T>, overlapping(spec<T>, overlaps), tiles * slices, q, where);
+        status = launch_blocks(fused<T>, overlapping(spec<T>, overlaps),
+                               tiles_of(p.C, T::BM, T::BN) * q.slices, q, where);
     }
-    if (status.code == STATUS_OK && slices > 1) {
+    if (status.code == STATUS_OK && q.slices > 1) {
         status = launch_blocks(add_slices, overlapping(adding_spec),
                                tiles_of(p.C, AddingTile::BM, AddingTile::BN), q, where);
     }
-    scratch_give(memory, where);
     return status;
 }
 
 template <class T> Status launch_tile(const Sgemm *problem, const Launch *where, int slices)
 {
+    FusedProduct q = {};
     const auto multiply = [&](const Fp16Product &product, int64_t, bool overlaps) {
-        return launch_product<T>(product, slices, overlaps, where);
+        return launch_product<T>(q, product, overlaps, where);
     };
-    return slices > 1 ? launch_checked<AddingTile>(problem, where, multiply, false)
-                      : launch_checked<T>(problem, where, multiply, false);
+    q.slices = slices;
+    if (slices == 1) {
+        return launch_checked<T>(problem, where, multiply, false);
+    }
+    q.row_count = (problem->C.rows + T::BM - 1) / T::BM * T::BM;
+    q.col_count = (problem->C.cols + T::BN - 1) / T::BN * T::BN;
+    Arrays arrays = {nullptr, 0};
+    for (int pass = 0; pass < 2; ++pass) { // the first computes how many bytes are needed
+        q.sums = arrays.take<float>(slices * q.row_count * q.col_count);
+        q.rows = arrays.take<RowOfA>(slices * q.row_count);
+        if (pass == 0) {
+            void *memory;
+            const Status status = scratch_take(arrays.bytes, where, &memory);
+            if (status.code != STATUS_OK) {
+                return status;
+            }
+            arrays = {static_cast<char *>(memory), 0};
+        }
+    }
+    const Status status = launch_checked<AddingTile>(problem, where, multiply, false);
+    scratch_give(arrays.memory, where);
+    return status;
 }
 
 typedef FusedTile<64, 8> Narrow;
@@ -470,9 +478,11 @@ typedef FusedTile<128, 6> Wide;
 template <class T> double time_of(const Sgemm *problem, int slices, int multiprocessors)
 {
     const double of_chunk = T::BN == 64 ? 0.65 : 1, of_block = 3, of_adding = 3;
-    const double results = static_cast<double>(problem->C.rows) * static_cast<double>(problem->C.cols);
+    const double results =
+        static_cast<double>(problem->C.rows) * static_cast<double>(problem->C.cols);
     const int64_t chunks = (problem->A.cols + k_chunk - 1) / k_chunk;
-    const int64_t waves = (tiles_of(problem->C, T::BM, T::BN) * slices + multiprocessors - 1) / multiprocessors;
+    const int64_t waves =
+        (tiles_of(problem->C, T::BM, T::BN) * slices + multiprocessors - 1) / multiprocessors;
     const double deep = static_cast<double>((chunks + slices - 1) / slices);
     const double adding = of_adding + results * (slices + 1) / (8000.0 * multiprocessors);
     return static_cast<double>(waves) * (of_chunk * deep + of_block) + (slices > 1 ? adding : 0);

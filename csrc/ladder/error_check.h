@@ -222,8 +222,8 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
     typedef ResultBits<T> Bits;
     const Fp16Product &q;
     const Origin tile;
-    const unsigned number;      // of the tile
-    const int thread, row, col; // of its first result in the tile
+    const unsigned number;       // of the tile
+    const int thread, row, col;  // of its first result in the tile
     const unsigned *row_largest; // of the tile's first row
     const int *row_scale;
     Bits passed_early; // results that passed the early check need not pass the last
@@ -382,8 +382,8 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
                     const int c = by_rows ? lane : 2 * n + lane / Staging::rows;
                     const float staged = staging.results[r][c];
                     if (r < C.rows && c < C.cols && staged == staged) {
-                        const int scale = row_scales[i * Staging::rows + r] +
-                                          col_scales[j * Staging::cols + c];
+                        const int scale =
+                            row_scales[i * Staging::rows + r] + col_scales[j * Staging::cols + c];
                         store(q.p, C, r, c, unscaled(staged, scale));
                     }
                 }

@@ -564,7 +564,8 @@ static __device__ __forceinline__ void wgmma_k16(float (&sum)[16][4], const unsi
                  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
                  "{%64, %65, %66, %67}, %68, add, 1, 1, 0;\n"
                  "}"
-                 : ACCUMULATORS(0), ACCUMULATORS(2), ACCUMULATORS(4), ACCUMULATORS(6), ACCUMULATORS(8), ACCUMULATORS(10), ACCUMULATORS(12), ACCUMULATORS(14)
+                 : ACCUMULATORS(0), ACCUMULATORS(2), ACCUMULATORS(4), ACCUMULATORS(6),
+                   ACCUMULATORS(8), ACCUMULATORS(10), ACCUMULATORS(12), ACCUMULATORS(14)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(B.descriptor),
                    "r"(static_cast<int>(accumulate)));
 #elif !defined(__CUDACC__)
