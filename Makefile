@@ -174,10 +174,10 @@ gpu-check: build-lib
 
 format: $(VENV)/tools
 	$(BIN)/clang-format -i \
-		$$(find csrc tests benchmarks -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
+		$$(find csrc tests benchmarks examples -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format --quiet .
 
 clean:
-	rm -rf $(VENV) $(FRAMEWORKS) build dist sgemm_kernels.egg-info sgemm_kernels/*.so sgemm_kernels/csrc sgemm_kernels/recorded site
+	rm -rf $(VENV) $(FRAMEWORKS) build dist sgemm_kernels.egg-info sgemm_kernels/*.so sgemm_kernels/lib/*.so sgemm_kernels/csrc sgemm_kernels/include sgemm_kernels/recorded site

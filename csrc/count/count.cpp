@@ -389,7 +389,7 @@ void count_thread(const void *)
 } /* namespace */
 
 Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
-                  int cluster, int, const Interrupt *interrupt)
+                  int cluster, int, const Interrupt *interrupt, int64_t)
 {
     const size_t lasting = counter->arrays.size();
     counter->kernel = kernel;

@@ -628,7 +628,7 @@ void watch_thread(const void *)
 } /* namespace */
 
 Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
-                  int cluster, int, const Interrupt *interrupt)
+                  int cluster, int, const Interrupt *interrupt, int64_t)
 {
     watched = kernel;
     block_threads = threads;

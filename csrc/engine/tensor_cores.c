@@ -8,13 +8,17 @@
 static const double tensor_rate = 565, tensor_start = 19000, tensor_store = 1.4;
 
 /* For `fused`, fitted to an H100: cycles of all launches; of a block to load its first tiles and to
- * store its results; of a K chunk of a tile of 128 rows, by its width; and cycles to begin and end
- * the kernel that adds slices of K. */
-static const double fused_start = 9000, fused_block = 6000, fused_adding = 5000;
+ * store its results; to begin and end the kernel that adds slices of K, and for each slice; bytes of
+ * partial sums per cycle and multiprocessor. Its A is slower if TMA cannot load it. */
+static const double fused_start = 14000, fused_block = 5300, fused_adding = 5300, fused_slice = 700,
+                    fused_collecting = 5.6, fused_without_tma = 3.5;
+/* Cycles of a K chunk of a tile of 128 rows, by the tile's width. */
 static const struct {
     int width;
     double of_chunk;
-} fused_tiles[] = {{64, 1500}, {128, 2350}};
+} fused_tiles[] = {{64, 1440}, {128, 2100}};
+/* `waves` takes less than its estimate, which is for cold launches, by about this factor. */
+static const double waves_reaches = 0.8;
 
 enum { TILE = 128, DEPTH = 64, FITTED = 132 /* multiprocessors */ };
 
@@ -47,7 +51,10 @@ static double estimate_fused(const Sgemm *p, int multiprocessors)
     const bool transposed = p->C.cols > 2 * p->C.rows;
     const int64_t M = transposed ? p->C.cols : p->C.rows, N = transposed ? p->C.rows : p->C.cols;
     const int64_t chunks = ceil_div(p->A.cols, DEPTH);
-    const double bandwidth = plan_fitted.from_memory * FITTED;
+    const Matrix *const A = transposed ? &p->B : &p->A;
+    const int64_t along = transposed ? A->row_stride : A->col_stride;
+    const int64_t pitch = transposed ? A->col_stride : A->row_stride;
+    const bool tma = along == 1 && pitch % 4 == 0 && (uintptr_t)A->data % 16 == 0;
     double product = INFINITY;
     for (size_t i = 0; i < sizeof fused_tiles / sizeof *fused_tiles; ++i) {
         const int64_t tiles = ceil_div(M, TILE) * ceil_div(N, fused_tiles[i].width);
@@ -56,15 +63,16 @@ static double estimate_fused(const Sgemm *p, int multiprocessors)
                 break;
             }
             const double waves = (double)ceil_div(tiles * slices, multiprocessors);
-            const double of_block =
-                fused_block + fused_tiles[i].of_chunk * (double)ceil_div(chunks, slices);
-            const double adding =
-                slices == 1 ? 0
-                            : fused_adding + 4 * (double)M * (double)N * (slices + 1) / bandwidth;
+            const double of_chunk = fused_tiles[i].of_chunk * (tma ? 1 : fused_without_tma);
+            const double of_block = fused_block + of_chunk * (double)ceil_div(chunks, slices);
+            const double sums = 8 * (double)tiles * TILE * fused_tiles[i].width;
+            const double of_slice = fused_slice + sums / (fused_collecting * FITTED);
+            const double adding = slices == 1 ? 0 : fused_adding + slices * of_slice;
             product = fmin(product, waves * of_block + adding);
         }
     }
-    const double memory = 4 * ((double)M * (double)p->A.cols + (double)M * (double)N) / bandwidth;
+    const double memory =
+        4 * (double)M * (double)(p->A.cols + N) / (plan_fitted.from_memory * FITTED);
     const double both = pow(pow(product, 4) + pow(memory, 4), 0.25); /* they mostly overlap */
     return fused_start + splitting(N, (double)(chunks * DEPTH)) + both;
 }
@@ -76,5 +84,8 @@ TensorRung plan_tensor_rung(double cycles, const Sgemm *p, int multiprocessors)
     }
     const double waves = estimate_waves(p, multiprocessors);
     const double fused = estimate_fused(p, multiprocessors);
-    return fmin(waves, fused) >= cycles ? TENSOR_NONE : fused < waves ? TENSOR_FUSED : TENSOR_WAVES;
+    const bool takes_fused = fused < waves_reaches * waves;
+    return (takes_fused ? fused : waves) >= cycles ? TENSOR_NONE
+           : takes_fused                           ? TENSOR_FUSED
+                                                   : TENSOR_WAVES;
 }

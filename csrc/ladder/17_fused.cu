@@ -384,7 +384,7 @@ __global__ void __launch_bounds__(AddingTile::threads) add_slices(const FusedPro
     CheckedTile<T> own(q.product, blockIdx.x, threadIdx.x);
     float sum[1][T::NI][4] = {};
     RowOfA rows[2] = {};
-    UNROLL(4)
+    UNROLL(8)
     for (int slice = 0; slice < q.slices; ++slice) {
         UNROLL(2)
         for (int r = 0; r < 2; ++r) {
@@ -474,18 +474,19 @@ template <class T> Status launch_tile(const Sgemm *problem, const Launch *where,
 typedef FusedTile<64, 8> Narrow;
 typedef FusedTile<128, 6> Wide;
 
-/* The time of a product in units of a Wide tile's K chunk, as measured on an H100. */
+/* The time of a product in microseconds, fitted to an H100: the chunks and the ends of all waves;
+ * and writing, reading and adding slices. */
 template <class T> double time_of(const Sgemm *problem, int slices, int multiprocessors)
 {
-    const double of_chunk = T::BN == 64 ? 0.65 : 1, of_block = 3, of_adding = 3;
-    const double results =
-        static_cast<double>(problem->C.rows) * static_cast<double>(problem->C.cols);
+    const double of_chunk = T::BN == 64 ? 0.82 : 1.2, of_block = 3;
+    const int64_t tiles = tiles_of(problem->C, T::BM, T::BN);
     const int64_t chunks = (problem->A.cols + k_chunk - 1) / k_chunk;
-    const int64_t waves =
-        (tiles_of(problem->C, T::BM, T::BN) * slices + multiprocessors - 1) / multiprocessors;
-    const double deep = static_cast<double>((chunks + slices - 1) / slices);
-    const double adding = of_adding + results * (slices + 1) / (8000.0 * multiprocessors);
-    return static_cast<double>(waves) * (of_chunk * deep + of_block) + (slices > 1 ? adding : 0);
+    const double waves =
+        static_cast<double>((tiles * slices + multiprocessors - 1) / multiprocessors);
+    const double results = static_cast<double>(tiles) * T::BM * T::BN;
+    const double adding = 3 + slices * (0.4 + results * 8 / (9800.0 * multiprocessors));
+    return waves * (of_chunk * static_cast<double>((chunks + slices - 1) / slices) + of_block) +
+           (slices > 1 ? adding : 0);
 }
 
 /* Chooses the width of tiles and the slices of K that are estimated to be the fastest. */

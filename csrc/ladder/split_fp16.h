@@ -416,10 +416,13 @@ __global__ void __launch_bounds__(split_threads) split_rows(const SplitBoth both
 
 /* ------------------------------------------------------------------ in one kernel */
 
-constexpr int whole_rows = 8, whole_threads = 1024, threads_of_row = whole_threads / whole_rows;
+/* The rows of a block, and the threads of each. Neighbouring threads read neighbours in memory. */
+template <bool K_MAJOR> struct WholeRows {
+    static constexpr int rows = K_MAJOR ? 1 : 4, of_row = 256, threads = rows * of_row;
+};
 
 /* Calls what(index, x) for each of a thread's groups of four elements along K of a row, and for its
- * share of the padding. Neighbouring threads read neighbours in memory. */
+ * share of the padding. */
 template <bool K_MAJOR, class What>
 __device__ __forceinline__ void for_each_four(const Split &s, int64_t row, int64_t first,
                                               const What &what)
@@ -427,9 +430,10 @@ __device__ __forceinline__ void for_each_four(const Split &s, int64_t row, int64
     const Matrix &X = s.X;
     const bool inside = row < X.rows && (s.aligned || !K_MAJOR);
     const int64_t whole = inside ? X.cols / 4 : 0, all = int64_t{s.to.chunks} * k_chunk / 4;
+    constexpr int step = WholeRows<K_MAJOR>::of_row;
     int64_t four = first;
     UNROLL(4)
-    for (; four < whole; four += threads_of_row) {
+    for (; four < whole; four += step) {
         const float *const from = address(X, row, 4 * four);
         const float4 x = K_MAJOR ? *reinterpret_cast<const float4 *>(from)
                                  : make_float4(from[0], from[X.col_stride], from[2 * X.col_stride],
@@ -437,26 +441,28 @@ __device__ __forceinline__ void for_each_four(const Split &s, int64_t row, int64
         what(four, x);
     }
     UNROLL(1)
-    for (; four < all; four += threads_of_row) {
+    for (; four < all; four += step) {
         what(four, load4<false>(X, row, 4 * four));
     }
 }
 
-/* A block finds the largest magnitudes of eight rows and then splits them. It reads them again from
+/* A block finds the largest magnitudes of a few rows and then splits them. It reads them again from
  * a cache. For `fused`, which needs no `nonzero`: any chunk may have an element that is not. */
-template <bool K_MAJOR> __device__ __forceinline__ void split_block_of_rows(const Split &s)
+template <bool K_MAJOR>
+__global__ void __launch_bounds__(WholeRows<K_MAJOR>::threads) split_whole_rows(const Split s)
 {
-    __shared__ unsigned found[whole_rows][threads_of_row];
+    typedef WholeRows<K_MAJOR> Rows;
+    __shared__ unsigned found[Rows::rows][Rows::of_row];
+    griddep_launch_dependents();
     const int thread = threadIdx.x;
-    const int in_block = K_MAJOR ? thread / threads_of_row : thread % whole_rows;
-    const int share = K_MAJOR ? thread % threads_of_row : thread / whole_rows;
-    const int64_t row = int64_t{blockIdx.x} * whole_rows + in_block;
+    const int in_block = thread % Rows::rows, share = thread / Rows::rows;
+    const int64_t row = int64_t{blockIdx.x} * Rows::rows + in_block;
     unsigned largest = 0;
     for_each_four<K_MAJOR>(s, row, share, [&](int64_t, const float4 &x) {
         largest = larger(larger(larger(larger(largest, x.x), x.y), x.z), x.w);
     });
     found[in_block][share] = largest;
-    for (int half = threads_of_row / 2; half > 0; half /= 2) {
+    for (int half = Rows::of_row / 2; half > 0; half /= 2) {
         __syncthreads();
         if (share < half) {
             const unsigned other = found[in_block][share + half];
@@ -483,21 +489,12 @@ template <bool K_MAJOR> __device__ __forceinline__ void split_block_of_rows(cons
         s.to.largest[row] = largest;
         s.to.scale[row] = scale;
     }
-    if (blockIdx.x % (group_rows / whole_rows) == 0) { // the first of a group of rows
-        const int64_t group = blockIdx.x / (group_rows / whole_rows);
-        for (int64_t chunk = thread; chunk < s.to.chunks; chunk += whole_threads) {
+    constexpr unsigned blocks_of_group = group_rows / Rows::rows;
+    if (blockIdx.x % blocks_of_group == 0) {
+        const int64_t group = blockIdx.x / blocks_of_group;
+        for (int64_t chunk = thread; chunk < s.to.chunks; chunk += Rows::threads) {
             s.to.nonzero[group * s.to.chunks + chunk] = 1;
         }
-    }
-}
-
-__global__ void __launch_bounds__(whole_threads, 1) split_whole_rows(const Split s)
-{
-    griddep_launch_dependents();
-    if (s.k_major) {
-        split_block_of_rows<true>(s);
-    } else {
-        split_block_of_rows<false>(s);
     }
 }
 
@@ -621,6 +618,14 @@ inline Status launch_split(const SplitBoth &both, const Launch *where)
     return status;
 }
 
+template <bool K_MAJOR> Status launch_split_of(const Split &s, const Launch *where)
+{
+    typedef WholeRows<K_MAJOR> Rows;
+    return launch_blocks(split_whole_rows<K_MAJOR>,
+                         spec_of_threads("split_whole_rows", Rows::threads), s.rows() / Rows::rows,
+                         s, where);
+}
+
 /* Splits one operand in one kernel, unless it has no groups. Without `nonzero`. */
 inline Status launch_split(const Split &s, Prepared *prepared, const Launch *where)
 {
@@ -628,8 +633,7 @@ inline Status launch_split(const Split &s, Prepared *prepared, const Launch *whe
         return status_ok();
     }
     const Status status =
-        launch_blocks(split_whole_rows, spec_of_threads("split_whole_rows", whole_threads),
-                      s.rows() / whole_rows, s, where);
+        s.k_major ? launch_split_of<true>(s, where) : launch_split_of<false>(s, where);
     if (prepared && status.code == STATUS_OK) {
         prepared->ready = prepared->memory != nullptr;
     }
