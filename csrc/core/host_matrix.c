@@ -9,7 +9,7 @@ Status host_matrix_allocate(const char *what, int64_t rows, int64_t cols, Matrix
     const size_t most = PTRDIFF_MAX / sizeof(float);
     const bool fits = rows == 0 || cols == 0 || (size_t)rows <= most / (size_t)cols;
     const size_t bytes = (size_t)rows * (size_t)cols * sizeof(float);
-    *matrix = (Matrix){fits ? malloc(bytes ? bytes : 1) : NULL, rows, cols, cols, 1};
+    *matrix = (Matrix){fits ? malloc(bytes ? bytes : 1) : NULL, rows, cols, cols, 1, 0};
     if (!matrix->data) {
         return status_error(
             STATUS_OUT_OF_MEMORY,

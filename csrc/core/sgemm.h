@@ -1,15 +1,25 @@
-/* The problem that every layer solves: C = alpha * A @ B + beta * C, in single precision. */
+/* The problem that every layer solves: C = alpha * A @ B + beta * C, in single precision, for one
+ * matrix C or for each matrix of a batch. */
 #ifndef SGEMM_SGEMM_H
 #define SGEMM_SGEMM_H
 
 #include <stdint.h>
 
-/* A matrix in memory. Element (i, j) is data[i * row_stride + j * col_stride]; strides are in
- * elements and may be negative or zero. The matrix does not own its memory. */
+/* The default value of a field in C++. In C, an omitted field is zero. */
+#ifdef __cplusplus
+#define DEFAULT(value) = value
+#else
+#define DEFAULT(value)
+#endif
+
+/* A matrix in memory, or the first of a batch. Element (i, j) of matrix n is
+ * data[n * batch_stride + i * row_stride + j * col_stride]; strides are in elements and may be
+ * negative or zero. The memory belongs to somebody else. */
 typedef struct {
     float *data;
     int64_t rows, cols;
     int64_t row_stride, col_stride;
+    int64_t batch_stride DEFAULT(0); /* 0: all matrices of the batch are this one */
 } Matrix;
 
 /* The distance between the rows (or columns) of `length` elements in a device's copy of a matrix: a
@@ -19,12 +29,37 @@ static inline int64_t leading_dimension(int64_t length)
     return length < 4 ? length : (length + 3) / 4 * 4;
 }
 
+/* The same for a batch, whose copy has no gaps: one copy of memory moves it. */
+static inline int64_t leading_dimension_in(int64_t count, int64_t length)
+{
+    return count > 1 ? length : leading_dimension(length);
+}
+
 /* The arguments of a kernel. A (M, K) and B (K, N) are only read. Each is row-major or
  * column-major, with any leading dimension: one of its strides is 1. C (M, N) is row-major, does
- * not overlap A or B, and is not read when beta is 0. */
+ * not overlap A or B, and is not read when beta is 0. The matrices C of a batch do not overlap. */
 typedef struct {
     Matrix A, B, C;
     float alpha, beta;
+    int64_t count DEFAULT(1); /* matrices in the batch; 1: one product */
 } Sgemm;
+
+static inline Matrix matrix_in_batch(const Matrix *first, int64_t number)
+{
+    Matrix matrix = *first;
+    matrix.data = matrix.data ? matrix.data + number * matrix.batch_stride : matrix.data;
+    return matrix;
+}
+
+/* `count` products of a batch, from number `first` on. */
+static inline Sgemm part_of_batch(const Sgemm *batch, int64_t first, int64_t count)
+{
+    Sgemm part = *batch;
+    part.A = matrix_in_batch(&batch->A, first);
+    part.B = matrix_in_batch(&batch->B, first);
+    part.C = matrix_in_batch(&batch->C, first);
+    part.count = count;
+    return part;
+}
 
 #endif

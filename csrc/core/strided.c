@@ -12,12 +12,16 @@ enum { ELEMENT = sizeof(float) };
 bool strided_as_matrix(const Strided *array, Matrix *matrix)
 {
     const int64_t in_elements =
-        array->row_bytes | array->col_bytes | (int64_t)(uintptr_t)array->data;
+        array->row_bytes | array->col_bytes | array->batch_bytes | (int64_t)(uintptr_t)array->data;
     if (array->swapped || in_elements % ELEMENT != 0) {
         return false;
     }
-    *matrix = (Matrix){(float *)array->data, array->rows, array->cols, array->row_bytes / ELEMENT,
-                       array->col_bytes / ELEMENT};
+    *matrix = (Matrix){(float *)array->data,
+                       array->rows,
+                       array->cols,
+                       array->row_bytes / ELEMENT,
+                       array->col_bytes / ELEMENT,
+                       array->batch_bytes / ELEMENT};
     /* If a dimension has only one element its stride is arbitrary. Choose the one that suits
      * kernels and is valid as a leading dimension in BLAS. */
     if (matrix->cols <= 1) {
@@ -38,9 +42,12 @@ bool is_column_major(const Strided *array)
 
 Strided strided_of_matrix(const Matrix *matrix)
 {
-    return (Strided){
-        (char *)matrix->data,         matrix->rows, matrix->cols, matrix->row_stride * ELEMENT,
-        matrix->col_stride * ELEMENT, false};
+    return (Strided){.data = (char *)matrix->data,
+                     .rows = matrix->rows,
+                     .cols = matrix->cols,
+                     .row_bytes = matrix->row_stride * ELEMENT,
+                     .col_bytes = matrix->col_stride * ELEMENT,
+                     .batch_bytes = matrix->batch_stride * ELEMENT};
 }
 
 /* A function with the contract of memcpy. */
@@ -77,8 +84,26 @@ Strided strided_part(const Strided *array, int64_t row, int64_t col, int64_t row
 
 Strided strided_transposed(const Strided *array)
 {
-    return (Strided){array->data,      array->cols,      array->rows,
-                     array->col_bytes, array->row_bytes, array->swapped};
+    return (Strided){array->data,      array->cols,    array->rows,       array->col_bytes,
+                     array->row_bytes, array->swapped, array->batch_bytes};
+}
+
+bool strided_join(const Strided *array, int64_t count, Strided *joined)
+{
+    *joined = *array;
+    joined->rows = count * array->rows;
+    joined->batch_bytes = 0;
+    if (array->rows == 1) {
+        joined->row_bytes = array->batch_bytes;
+    }
+    return count == 1 || joined->rows == 0 || array->rows == 1 ||
+           array->batch_bytes == array->rows * array->row_bytes;
+}
+
+bool strided_is_dense(const Strided *array)
+{
+    return (array->cols <= 1 || array->col_bytes == ELEMENT) &&
+           (array->rows <= 1 || array->row_bytes == array->cols * ELEMENT);
 }
 
 static void copy_by(const Strided *to, const Strided *from, CopyLine *copy_line)
@@ -136,27 +161,6 @@ void strided_stream(const Strided *to, const Strided *from)
     strided_copy(to, from);
 }
 #endif
-
-/* The address of the array's first byte, and the address after its last byte. */
-static void extent(const Strided *array, uintptr_t *first, uintptr_t *end)
-{
-    const int64_t down = (array->rows - 1) * array->row_bytes,
-                  across = (array->cols - 1) * array->col_bytes;
-    const uintptr_t data = (uintptr_t)array->data;
-    *first = data + (uintptr_t)((down < 0 ? down : 0) + (across < 0 ? across : 0));
-    *end = data + (uintptr_t)((down > 0 ? down : 0) + (across > 0 ? across : 0)) + ELEMENT;
-}
-
-bool strided_may_overlap(const Strided *one, const Strided *other)
-{
-    if (one->rows == 0 || one->cols == 0 || other->rows == 0 || other->cols == 0) {
-        return false;
-    }
-    uintptr_t first, end, other_first, other_end;
-    extent(one, &first, &end);
-    extent(other, &other_first, &other_end);
-    return first < other_end && other_first < end;
-}
 
 bool strided_overlaps_itself(const Strided *array)
 {

@@ -8,6 +8,10 @@
 #include "sgemm.h"
 #include "status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* The smallest K that runs on tensor cores. Products with a shorter K are computed in float32. */
 enum { SPLIT_FP16_MIN_K = 256 };
 
@@ -33,13 +37,6 @@ typedef struct {
 /* Computes the problem; returns once it is queued on the stream (CUDA) or done (CPU). */
 typedef Status Launcher(const Sgemm *problem, const Launch *where);
 
-/* The default value of a field in C++. In C, an omitted field is zero. */
-#ifdef __cplusplus
-#define DEFAULT(value) = value
-#else
-#define DEFAULT(value)
-#endif
-
 /* How a kernel is launched, and the facts that the catalog shows. */
 typedef struct KernelSpec {
     const char *symbol DEFAULT(nullptr); /* the kernel's name in its source */
@@ -59,7 +56,20 @@ typedef struct {
     KernelSpec spec;
     int min_compute_capability[2];  /* major, minor */
     bool architecture_specific;     /* newer GPUs cannot run it, as with code for sm_90a */
+    bool batched;                   /* its launchers take batches, of up to BATCH_OF_LAUNCH */
     Launcher *launch[DEVICE_KINDS]; /* NULL if that kind of device cannot run it */
 } Variant;
 
+/* The most matrices of a batch in one launch: a grid's size in y. */
+enum { BATCH_OF_LAUNCH = 65535 };
+
+/* Launches a product, or a batch in as many launches as the variant needs. *launched is the number
+ * of products that earlier calls have launched, initially 0. After an error, it tells where to go
+ * on. */
+Status variant_launch(const Variant *variant, DeviceKind kind, const Sgemm *problem,
+                      const Launch *where, int64_t *launched);
+
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -525,7 +525,7 @@ static Status check_clusters(int64_t blocks, int block_threads, int cluster)
 }
 
 Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
-                int cluster, int multiprocessors, const Interrupt *interrupt)
+                int cluster, int multiprocessors, const Interrupt *interrupt, int64_t matrices)
 {
     const uint64_t block_threads = uint64_t{threads.x} * threads.y * threads.z;
     if (block_threads < 1 || block_threads > max_threads) {
@@ -542,7 +542,8 @@ Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t sh
     }
     Grid grid = {};
     grid.kernel = kernel;
-    grid.clusters = blocks / cluster;
+    grid.row_clusters = blocks / cluster;
+    grid.clusters = grid.row_clusters * matrices;
     grid.cluster = cluster;
     grid.threads = threads;
     grid.block_threads = static_cast<int>(block_threads);
@@ -551,7 +552,8 @@ Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t sh
 #ifdef SGEMM_CHECKED
     multiprocessors = checked_multiprocessors;
     if (grid_check.last_blocks > 0) {
-        grid.next_cluster = std::max<int64_t>(blocks - grid_check.last_blocks, 0) / cluster;
+        grid.next_cluster =
+            std::max<int64_t>(blocks * matrices - grid_check.last_blocks, 0) / cluster;
     }
 #endif
     pthread_condattr_t monotonic;

@@ -471,7 +471,10 @@ void run_cluster(Multiprocessor *self, int64_t cluster)
 {
     blockIdx = {};
     self->thread_index = &threadIdx;
-    self->first_block = static_cast<unsigned>(cluster * self->grid->cluster);
+    const int64_t row = cluster / self->grid->row_clusters;
+    blockIdx.y = static_cast<unsigned>(row);
+    self->first_block =
+        static_cast<unsigned>((cluster - row * self->grid->row_clusters) * self->grid->cluster);
     self->begun = self->returned = 0;
     for (int rank = 0; rank < self->grid->cluster; ++rank) {
         self->blocks[rank].returned = 0;

@@ -16,8 +16,9 @@
 /* A launch. */
 struct Grid {
     AnyKernel kernel;
-    int64_t clusters;
-    int cluster; /* blocks per cluster */
+    int64_t clusters;     /* in all rows of the grid */
+    int64_t row_clusters; /* with the same blockIdx.y */
+    int cluster;          /* blocks per cluster */
     dim3 threads;
     int block_threads; /* per block; a multiple of 32 if a cluster has several blocks */
     int thread_count;  /* per cluster */

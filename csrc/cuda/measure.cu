@@ -113,6 +113,7 @@ Status send(const Place *place, const Matrix *host, Matrix *there)
 Status send_problem(const Place *place, const Measurement *m, Sgemm *there)
 {
     there->alpha = 1.0f;
+    there->count = 1;
     Status status = send(place, &m->A, &there->A);
     if (status.code == STATUS_OK) {
         status = send(place, &m->B, &there->B);

@@ -63,7 +63,8 @@ Status launch(const OwnGpu *gpu, const KernelSpec *spec, int64_t blocks, const v
 {
     const void *kernel = nullptr;
     const Status status = find_kernel(gpu, where, &kernel);
-    return status.code == STATUS_OK ? launch_kernel(kernel, spec, blocks, argument, where) : status;
+    return status.code == STATUS_OK ? launch_kernel(kernel, spec, blocks, 1, argument, where)
+                                    : status;
 }
 
 Status result_of(cudaError_t error, const Launch *where)

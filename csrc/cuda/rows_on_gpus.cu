@@ -157,6 +157,7 @@ Status launch_on_gpus(StreamScope *scope, const Variant *variant, const Sgemm *w
         rows.C = rows_of(problem.C, row, rows_each);
         part->there.alpha = rows.alpha;
         part->there.beta = rows.beta;
+        part->there.count = 1;
         status = begin_part(part, rows, variant, operands_ready);
     }
     while (begun > 1) {

@@ -710,7 +710,7 @@ void watch_thread(const void *)
 } /* namespace */
 
 Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
-                  int cluster, int, const Interrupt *interrupt)
+                  int cluster, int, const Interrupt *interrupt, int64_t)
 {
     watched = kernel;
     block_threads = threads;
@@ -846,7 +846,9 @@ void count_wgmma(int n, const void *a, const void *b, int swizzle)
                     false, here);
         }
     };
-    read(a, warp * rows, (warp + 1) * rows);
+    if (a) { /* otherwise it is in registers */
+        read(a, warp * rows, (warp + 1) * rows);
+    }
     read(b, warp * n / warps, (warp + 1) * n / warps);
 }
 

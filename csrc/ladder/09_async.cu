@@ -109,5 +109,5 @@ LAUNCHER(async)
                : launch_tiles(async<DEPTH / 2>, spec<DEPTH / 2>, problem, where);
 }
 
-VARIANT(async, "asynchronous copies to shared memory, a tile ahead", "09_async.cu", spec<DEPTH>,
-        {8, 0});
+BATCHED_VARIANT(async, "asynchronous copies to shared memory, a tile ahead", "09_async.cu",
+                spec<DEPTH>, {8, 0});

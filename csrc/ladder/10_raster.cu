@@ -126,5 +126,5 @@ LAUNCHER(raster)
                : launch_tiles(raster<DEPTH / 2>, spec<DEPTH / 2>, problem, where);
 }
 
-VARIANT(raster, "blocks in bands, which share tiles in the L2 cache", "10_raster.cu", spec<DEPTH>,
-        {8, 0});
+BATCHED_VARIANT(raster, "blocks in bands, which share tiles in the L2 cache", "10_raster.cu",
+                spec<DEPTH>, {8, 0});

@@ -22,8 +22,8 @@ template <int ROWS, int BK, int THREADS> struct AsyncLoader {
         : k_stride(X.col_stride), row_stride(X.row_stride), k_major(X.col_stride == 1)
     {
         rows_inside = clamped(X.rows - first_row);
-        aligned =
-            is_aligned(X.data) && k_stride % 4 == 0 && (X.rows % 4 == 0 || rows_inside >= ROWS);
+        aligned = is_aligned(address(X, 0, 0)) && k_stride % 4 == 0 &&
+                  (X.rows % 4 == 0 || rows_inside >= ROWS);
         row = k_major ? thread / 8 : aligned ? thread % (ROWS / 4) * 4 : thread % ROWS;
         k = k_major ? thread % 8 : aligned ? thread / (ROWS / 4) : thread / ROWS;
         rows_inside -= row;

@@ -39,9 +39,11 @@ KERNEL_BODY float multiply_add(float a, float b, float c)
 #endif
 }
 
+/* Element (row, col) of this block's matrix. In a batch, the blocks of matrix n have blockIdx.y =
+ * n. */
 static __device__ __forceinline__ float *address(const Matrix &X, int64_t row, int64_t col)
 {
-    return X.data + row * X.row_stride + col * X.col_stride;
+    return X.data + blockIdx.y * X.batch_stride + row * X.row_stride + col * X.col_stride;
 }
 
 static __device__ __forceinline__ bool inside(const Matrix &X, int64_t row, int64_t col)
@@ -61,7 +63,7 @@ static __device__ __forceinline__ int64_t at_most(int64_t value, int64_t most)
 
 static __host__ __device__ __forceinline__ Matrix transposed(const Matrix &X)
 {
-    return {X.data, X.cols, X.rows, X.col_stride, X.row_stride};
+    return {X.data, X.cols, X.rows, X.col_stride, X.row_stride, X.batch_stride};
 }
 
 static __device__ __forceinline__ int clamped(int64_t count)

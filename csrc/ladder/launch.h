@@ -78,10 +78,11 @@ static inline void scratch_give(void *memory, const Launch *)
 
 /* ------------------------------------------------------------------ the launch */
 
-/* Launches a grid of one dimension. */
+/* Launches `blocks` blocks for each matrix of a batch: a grid of blocks x matrices. */
 template <class Problem>
 static inline Status launch_blocks(void (*kernel)(Problem), const KernelSpec &spec, int64_t blocks,
-                                   const Problem &problem, const Launch *where)
+                                   const Problem &problem, const Launch *where,
+                                   int64_t matrices = 1)
 {
 #ifndef __CUDACC_RTC__
     if (blocks > INT32_MAX) {
@@ -91,10 +92,12 @@ static inline Status launch_blocks(void (*kernel)(Problem), const KernelSpec &sp
     }
 #endif
 #ifdef __CUDACC_RTC__
-    (void)kernel, (void)spec, (void)problem, (void)where; /* the host launches the kernel */
+    /* The host launches the kernel. */
+    (void)kernel, (void)spec, (void)problem, (void)where, (void)matrices;
     return Status();
 #elif defined(__CUDACC__)
-    return launch_kernel(reinterpret_cast<const void *>(kernel), &spec, blocks, &problem, where);
+    return launch_kernel(reinterpret_cast<const void *>(kernel), &spec, blocks, matrices, &problem,
+                         where);
 #else
 #ifdef SGEMM_OWN
     if (own_gpu) {
@@ -110,7 +113,7 @@ static inline Status launch_blocks(void (*kernel)(Problem), const KernelSpec &sp
         {call_kernel<Problem>, &call}, blocks,
         dim3(static_cast<unsigned>(spec.threads[0]), static_cast<unsigned>(spec.threads[1])),
         static_cast<size_t>(spec.dynamic_bytes), spec.cluster,
-        where->brief ? in_calling_thread : usable_cores(), where->interrupt);
+        where->brief ? in_calling_thread : usable_cores(), where->interrupt, matrices);
 #endif
 }
 
@@ -120,7 +123,7 @@ static inline __host__ __device__ int64_t tiles_of(const Matrix &C, int block_ro
     return ((C.rows + block_rows - 1) / block_rows) * ((C.cols + block_cols - 1) / block_cols);
 }
 
-/* Launches one block for each tile of C. */
+/* Launches one block for each tile of C, or of each C of a batch. */
 static inline Status launch_tiles(void (*kernel)(Sgemm), const KernelSpec &spec,
                                   const Sgemm *problem, const Launch *where)
 {
@@ -133,7 +136,7 @@ static inline Status launch_tiles(void (*kernel)(Sgemm), const KernelSpec &spec,
     }
 #endif
     return launch_blocks(kernel, spec, tiles_of(problem->C, spec.block_tile[0], spec.block_tile[1]),
-                         *problem, where);
+                         *problem, where, problem->count);
 }
 
 /* The number of multiprocessors. On the CPU device it is 0, or the value of
@@ -250,8 +253,16 @@ static Status launch_either(const Sgemm *problem, const Launch *where)
 
 /* The catalog entry: VARIANT(name, summary, file, spec, {major, minor}). The last is the least
  * compute capability, or for an ARCHITECTURE_SPECIFIC_VARIANT the only one. */
-#define VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, false)
-#define ARCHITECTURE_SPECIFIC_VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, true)
+#define VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, false, false)
+#define ARCHITECTURE_SPECIFIC_VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, true, false)
+
+/* The same for a variant whose launcher takes batches. A custom kernel need not use address(), so
+ * it gets one matrix at a time. */
+#ifdef SGEMM_OWN
+#define BATCHED_VARIANT VARIANT
+#else
+#define BATCHED_VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, false, true)
+#endif
 
 /* A rung of one kernel, which has the rung's name and is launched with one block for each tile
  * of C: RUNG(name, summary, file, spec, {major, minor}). The last is the least compute
@@ -261,6 +272,6 @@ static Status launch_either(const Sgemm *problem, const Launch *where)
     {                                                                                              \
         return launch_tiles(name, spec, problem, where);                                           \
     }                                                                                              \
-    VARIANT(name, summary, file, spec, __VA_ARGS__)
+    BATCHED_VARIANT(name, summary, file, spec, __VA_ARGS__)
 
 #endif

@@ -11,22 +11,22 @@
 /* AMD GPUs have no clusters and start no kernel early, and a launch needs no attribute for a large
  * amount of shared memory. */
 static inline cudaError_t begin_kernel(const void *kernel, const KernelSpec *spec, int64_t blocks,
-                                       const void *argument, const Launch *where)
+                                       int64_t matrices, const void *argument, const Launch *where)
 {
     void *arguments[] = {const_cast<void *>(argument)};
     return hipLaunchKernel(
-        kernel, dim3(static_cast<unsigned>(blocks)),
+        kernel, dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(matrices)),
         dim3(static_cast<unsigned>(spec->threads[0]), static_cast<unsigned>(spec->threads[1])),
         arguments, static_cast<size_t>(spec->dynamic_bytes),
         static_cast<cudaStream_t>(where->stream));
 }
 #else
 static inline cudaError_t begin_kernel(const void *kernel, const KernelSpec *spec, int64_t blocks,
-                                       const void *argument, const Launch *where)
+                                       int64_t matrices, const void *argument, const Launch *where)
 {
     cudaLaunchAttribute attributes[2] = {};
     cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(static_cast<unsigned>(blocks));
+    config.gridDim = dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(matrices));
     config.blockDim =
         dim3(static_cast<unsigned>(spec->threads[0]), static_cast<unsigned>(spec->threads[1]));
     config.dynamicSmemBytes = static_cast<size_t>(spec->dynamic_bytes);
@@ -58,12 +58,12 @@ static inline cudaError_t begin_kernel(const void *kernel, const KernelSpec *spe
 }
 #endif
 
-/* Launches `blocks` blocks of a kernel with its one argument. `kernel` is the address of a
+/* Launches blocks x matrices blocks of a kernel with its one argument. `kernel` is the address of a
  * __global__ function, or a cudaKernel_t. */
 static inline Status launch_kernel(const void *kernel, const KernelSpec *spec, int64_t blocks,
-                                   const void *argument, const Launch *where)
+                                   int64_t matrices, const void *argument, const Launch *where)
 {
-    const cudaError_t error = begin_kernel(kernel, spec, blocks, argument, where);
+    const cudaError_t error = begin_kernel(kernel, spec, blocks, matrices, argument, where);
     return error == cudaSuccess ? status_ok() : launch_failed(where, error);
 }
 
