@@ -1,9 +1,9 @@
 """How often `check` and `sanitize` find mistakes: python -m tests.judge_rates
 
 It makes every mistake of mutants/mutants.toml in up to two rungs that have the place, judges each
-result, writes mutants/results.json, and then the tables of docs/use/judge.md. ``--draw`` writes the
-tables again from the results. A full run takes about an hour on two cores; a name or a rung limits
-it, and then nothing is written.
+result, and writes mutants/results.json and the tables of docs/use/judge.md. ``--draw`` writes the
+tables again from the results. ``--go-on`` judges only mutants without a result. A full run takes
+about an hour on two cores; a name or a rung limits it, and then nothing is written.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from typing import Any
 import sgemm_kernels as sk
 from sgemm_kernels.custom import sanitize
 from sgemm_kernels.custom.cases import tile_of
+from sgemm_kernels.custom.child_process import become_child
 from sgemm_kernels.custom.compiler import CompileError, Source, library, watch_build
 from sgemm_kernels.custom.diagnosis import Diagnosis, Finding
 from sgemm_kernels.custom.failures import finding_of, placed
@@ -177,23 +178,35 @@ def recorded() -> list[dict[str, Any]]:
     return found
 
 
+def write(records: Sequence[dict[str, Any]]) -> None:
+    """Writes the results in the order of the mutants, and the tables of the page."""
+    order = {mutant.key: index for index, mutant in enumerate(mutants())}
+    kept = sorted((r for r in records if r["mutant"] in order), key=lambda r: order[r["mutant"]])
+    text = ",\n".join(json.dumps(record) for record in kept)
+    (FOLDER / "results.json").write_text(f"[\n{text}\n]\n", encoding="utf-8")
+    PAGE.write_text(with_tables(PAGE.read_text("utf-8"), kept), encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("which", nargs="?", default="", help="a rung or a part of a mistake's name")
+    parser.add_argument("--go-on", action="store_true", help="judge mutants without a result")
     parser.add_argument("--draw", action="store_true", help="write the tables again")
     options = parser.parse_args()
-    if not options.draw:
-        records = []
-        for mutant in mutants():
-            if options.which in mutant.key:
-                records.append(judged(mutant))
-                last = records[-1]
-                print(f"{last['verdict']:6} {last['mutant']}: {last['finding']}", flush=True)
-        if options.which:
-            return
-        text = json.dumps(records, indent=0).replace("\n}, \n", "},\n")
-        (FOLDER / "results.json").write_text(text + "\n", encoding="utf-8")
-    PAGE.write_text(with_tables(PAGE.read_text("utf-8"), recorded()), encoding="utf-8")
+    # Most kernels that ``check`` runs have passed ``sanitize``: no other process is needed.
+    become_child()
+    records = recorded() if options.go_on or options.draw else []
+    known = {record["mutant"] for record in records}
+    for mutant in mutants():
+        if options.draw or mutant.key in known or options.which not in mutant.key:
+            continue
+        records.append(judged(mutant))
+        last = records[-1]
+        print(f"{last['verdict']:6} {last['mutant']}: {last['finding']}", flush=True)
+        if not options.which:
+            write(records)
+    if not options.which:
+        write(records)
 
 
 if __name__ == "__main__":
