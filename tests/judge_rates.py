@@ -166,9 +166,9 @@ def kinds(records: Sequence[dict[str, Any]]) -> list[str]:
 def with_tables(page: str, records: Sequence[dict[str, Any]]) -> str:
     """The page with new tables between its markers."""
     for name, rows in (("rates", rates(records)), ("kinds", kinds(records))):
-        begin, end = f"<!-- judge: {name} -->\n", f"\n<!-- end: {name} -->"
+        begin, end = f"<!-- judge: {name} -->\n", f"<!-- end: {name} -->"
         head, rest = page.split(begin)
-        page = head + begin + "\n".join(rows) + end + rest.split(end, 1)[1]
+        page = head + begin + "\n".join(rows) + "\n" + end + rest.split(end, 1)[1]
     return page
 
 

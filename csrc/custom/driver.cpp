@@ -89,6 +89,14 @@ class Operand {
             }
         }
     }
+    /* With values between -1 and 1. */
+    void fill_between() const
+    {
+        std::uniform_real_distribution<float> values(-1.0f, 1.0f);
+        for (int64_t i = 0; i < matrix.rows * matrix.cols; ++i) {
+            at(i / matrix.cols, i % matrix.cols) = values(randomness);
+        }
+    }
     void scale(float factor) const
     {
         for (int64_t row = 0; row < matrix.rows; ++row) {
@@ -117,7 +125,7 @@ class Operand {
 };
 
 /* As check() does (custom/check.py): a NaN in A, the same beside a zero, an infinity in B, or tiny
- * and huge values. */
+ * and huge values; or values between -1 and 1. */
 void fill_special(char values, const Operand &A, const Operand &B)
 {
     if (A.matrix.rows * A.matrix.cols * B.matrix.cols == 0) {
@@ -131,6 +139,9 @@ void fill_special(char values, const Operand &A, const Operand &B)
         }
     } else if (values == 'i') {
         B.at(B.matrix.rows - 1, 0) = INFINITY;
+    } else if (values == 'f') {
+        A.fill_between();
+        B.fill_between();
     } else if (values == 's') {
         A.scale(1e-30f);
         B.scale(1e30f);

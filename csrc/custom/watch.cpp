@@ -631,12 +631,18 @@ void watch_release(const void *object)
 void watch_acquire(const void *object)
 {
     const int thread = thread_number();
+    const std::vector<unsigned> &left = left_at[object];
     const auto copies = copies_of_phase.find(object);
     if (copies != copies_of_phase.end()) {
         land(copies->second, 0); /* the barrier passes on the clocks of the arrived threads */
+        /* A TMA copy may begin after its thread's arrival, but belongs to the same phase. */
+        for (Word *word : copies->second) {
+            unsigned &clock = word->writer.clock;
+            const auto thread = static_cast<size_t>(word->writer.thread);
+            clock = std::min(clock, thread < left.size() ? left[thread] : 0);
+        }
         copies_of_phase.erase(copies);
     }
-    const std::vector<unsigned> &left = left_at[object];
     for (size_t other = 0; other < left.size(); ++other) {
         clocks[thread][other] = std::max(clocks[thread][other], left[other]);
     }
@@ -801,9 +807,8 @@ void count_copy(bool begins)
     copying = begins;
 }
 
-/* A TMA copy, chunk by chunk. No thread may touch its target before the barrier's phase completes.
- * A thread that has waited is ordered after this thread's arrival, so the copy gets the clock
- * before it. */
+/* A TMA copy, chunk by chunk. No thread may touch its target before the barrier's phase
+ * completes. */
 void count_tile(void *to, const TensorMap *map, uint64_t *barrier, int, int, int line)
 {
     constexpr int chunk_bytes = 16;
@@ -821,7 +826,6 @@ void count_tile(void *to, const TensorMap *map, uint64_t *barrier, int, int, int
     auto &copies =
         copies_of_phase[reinterpret_cast<char *>(barrier) + grid_mbarrier_parity(barrier, line)];
     for (size_t i = before; i < group.size(); ++i) {
-        group[i]->writer.clock -= group[i]->writer.clock > 0;
         copies.push_back(group[i]);
     }
     group.resize(before);

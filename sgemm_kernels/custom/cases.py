@@ -177,6 +177,8 @@ _SET = {
     "tiny and huge values": _scale,
 }
 SPECIAL = dict(zip(_SET, "nzcis", strict=True))
+FRACTIONS = "values between -1 and 1"
+"""Other values of ``sanitize``, which has small integers: fp16 does not hold them exactly."""
 """Special values, and their letters in the arguments of csrc/custom/driver.cpp."""
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..explaining.trace import trace
-from .cases import DEEP, NAN_IN_C, SPECIAL, Case, Tile, falls_back, plain_cases
+from .cases import DEEP, FRACTIONS, NAN_IN_C, SPECIAL, Case, Tile, falls_back, plain_cases
 from .check import message_finding
 from .child_process import begin
 from .compiler import CompileError, Source, library, watch_build
@@ -51,6 +51,8 @@ _CONSEQUENCES = {
 }
 """The kinds to leave out beside their possible cause."""
 
+_LETTERS = {**SPECIAL, FRACTIONS: "f"}
+"""The letters of values in the arguments of csrc/custom/driver.cpp."""
 _RECORD = re.compile(r"(case|counted|finding|failed)\t(.*)")
 """A record in the program's output. The kernel may have printed before it in the same line."""
 _COUNTED = re.compile(r"\t".join([r"(\d{1,18})"] * 7))
@@ -106,6 +108,7 @@ def cases_for(tile: Tile) -> list[Case]:
         for columns in (False, True):
             cases.append(Case(BM, BN, BK + 1, columns, not columns, shift, other))
     cases += [replace(plain, special=name, beta=float(name == NAN_IN_C)) for name in SPECIAL]
+    cases.append(replace(plain, special=FRACTIONS))
     return list(dict.fromkeys(cases))
 
 
@@ -129,7 +132,7 @@ def _argument(case: Case, plain: Plain | None, *, pads: bool = True, sets_C: boo
     """The case as an argument of csrc/custom/driver.cpp."""
     sizes = [case.M, case.N, case.K, int(case.A_by_columns), int(case.B_by_columns)]
     shifts = [case.A_shift, case.B_shift, case.C_shift]
-    facts = [*sizes, *shifts, f"{case.alpha:g}", f"{case.beta:g}", SPECIAL.get(case.special, "-")]
+    facts = [*sizes, *shifts, f"{case.alpha:g}", f"{case.beta:g}", _LETTERS.get(case.special, "-")]
     reads_C = plain is not None and (plain.accumulates or (plain.reads_C and sets_C))
     contiguous = 0 if plain is None else 2 if "C.T" in plain.roles else 1
     facts += [contiguous, int(pads), int(reads_C)]
@@ -169,7 +172,7 @@ def watch(
     The program is ended when one product takes longer than ``seconds``. Without ``special`` no
     product has special values.
     """
-    cases = [case for case in cases_of(tile, plain) if special or not case.special]
+    cases = [case for case in cases_of(tile, plain) if special or not _is_special(case)]
     arguments = [_argument(case, plain) for case in cases]
     return _watch(program, cases, arguments, file, seconds)
 
@@ -355,6 +358,10 @@ def declarations_without_value(text: str) -> list[tuple[int, str, str]]:
     return found
 
 
+def _is_special(case: Case) -> bool:
+    return case.special not in ("", FRACTIONS)
+
+
 def has_special(source: Source) -> bool:
     """Whether the checking build is right for special values. It is not if the kernel needs the
     fallback to fp32 in error_check.h, which this build lacks."""
@@ -368,13 +375,11 @@ def watch_late(
     wrong in the other build too, that is not the cause."""
     cases = cases_of(tile, source.plain)
     if falls_back(source):
-        cases = [replace(case, K=case.K + DEEP) for case in cases]
+        cases = [replace(case, K=case.K + DEEP) for case in cases if not _is_special(case)]
     arguments = [_argument(case, source.plain) for case in cases]
     _, findings = _watch(late, cases, arguments, source.file, seconds)
     if all(finding.line is not None for finding in findings):
         return findings
-    cases = [case for case in cases if has_special(source) or not case.special]
-    arguments = [_argument(case, source.plain) for case in cases]
     return _watch(watched, cases, arguments, source.file, seconds)[1] or findings
 
 
