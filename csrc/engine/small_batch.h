@@ -1,0 +1,421 @@
+/* Batches of small products. A block computes several matrices at once, or a tile of a large one.
+ * It then continues with others: chunks of K stream through a pipeline in shared memory without a
+ * pause between matrices, so loads are always in flight. */
+#ifndef SGEMM_ENGINE_SMALL_BATCH_H
+#define SGEMM_ENGINE_SMALL_BATCH_H
+
+#include "kernel_helpers.h"
+#include "small_batch_plan.h"
+
+namespace {
+
+struct SmallBatch {
+    Sgemm p;
+    SmallBatchPlan plan;
+};
+
+/* ------------------------------------------------------------------ copies */
+
+template <int N> struct alignas(4 * N) Floats {
+    float value[N];
+};
+
+template <int N> KERNEL_BODY void read_floats(float *to, const float *from)
+{
+    const Floats<N> read = *reinterpret_cast<const Floats<N> *>(from);
+    UNROLL(4)
+    for (int i = 0; i < N; ++i) {
+        to[i] = read.value[i];
+    }
+}
+
+/* Starts a copy of N floats to shared memory, or of zeros. */
+template <int N> KERNEL_BODY void begin_copy(float *to, const float *from, bool inside)
+{
+#if !defined(__CUDACC__)
+    grid_copy_async(to, inside ? from : nullptr, 4 * N, __LINE__);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    if constexpr (N == 4) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
+                     "l"(from), "r"(inside ? 16 : 0)
+                     : "memory");
+    } else {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)),
+                     "l"(from), "r"(inside ? 4 : 0)
+                     : "memory");
+    }
+#else
+    *reinterpret_cast<Floats<N> *>(to) =
+        inside ? *reinterpret_cast<const Floats<N> *>(from) : Floats<N>{};
+#endif
+}
+
+/* Ends the group of copies that this thread has started. */
+KERNEL_BODY void end_group()
+{
+#if !defined(__CUDACC__)
+    grid_copy_commit();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+/* Waits until at most the newest LEFT groups of this thread are in flight. */
+template <int LEFT> KERNEL_BODY void wait_for_groups()
+{
+#if !defined(__CUDACC__)
+    grid_copy_wait(LEFT);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+#endif
+}
+
+/* The first unit that a thread copies. It goes on in steps of copy.matrices and copy.lines. */
+struct FirstUnit {
+    int matrix, line, unit;
+
+    __device__ __forceinline__ FirstUnit(const BatchCopy &copy, int thread)
+    {
+        const auto [of_units, first] = divided(thread, copy.units);
+        const auto [of_lines, remainder] = divided(of_units, copy.lines);
+        unit = first;
+        line = remainder;
+        matrix = of_lines < copy.matrices ? of_lines : INT32_MAX; // a thread without units
+    }
+};
+
+/* Starts the copy of `matrices` chunks of an operand. */
+template <int N>
+KERNEL_BODY void begin_copies(const BatchCopy &copy, const FirstUnit &first, float *to,
+                              const Matrix &X, const float *from, int64_t pitch, int matrices,
+                              int size, int steps)
+{
+    const int whole = (steps + 3) / 4 * 4; // zeros behind the end of K
+    const int lines = copy.k_major ? size : whole, length = copy.k_major ? whole : size;
+    const int unit = first.unit * N;
+    if (unit >= length) {
+        return;
+    }
+    to += first.line * copy.line + first.unit * copy.unit;
+    from += first.line * pitch + unit;
+    UNROLL(1)
+    for (int n = first.matrix; n < matrices; n += copy.matrices) {
+        float *shared = to + n * copy.matrix;
+        const float *global = from + n * X.batch_stride;
+        UNROLL(1)
+        for (int line = first.line; line < lines; line += copy.lines) {
+            begin_copy<N>(shared, global, (copy.k_major ? unit : line) < steps);
+            shared += copy.lines * copy.line;
+            global += copy.lines * pitch;
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ the kernel */
+
+/* The matrices or the tile of a task. */
+struct BatchTask {
+    int64_t matrix, row, col;
+    int matrices, rows, cols;
+
+    __device__ __forceinline__ BatchTask(const SmallBatch &batch, int64_t task)
+    {
+        const SmallBatchPlan &plan = batch.plan;
+        const int64_t tiles = static_cast<int64_t>(plan.tiles_down) * plan.tiles_across;
+        row = col = 0;
+        if (tiles == 1) {
+            matrix = task * plan.matrices;
+            matrices = static_cast<int>(at_most(batch.p.count - matrix, plan.matrices));
+        } else {
+            matrix = task / tiles;
+            matrices = 1;
+            const int tile = static_cast<int>(task - matrix * tiles);
+            row = tile / plan.tiles_across * plan.rows;
+            col = tile % plan.tiles_across * plan.cols;
+        }
+        rows = static_cast<int>(at_most(batch.p.C.rows - row, plan.rows));
+        cols = static_cast<int>(at_most(batch.p.C.cols - col, plan.cols));
+    }
+};
+
+/* Index i of a thread's T rows (or columns) in its tile, for thread `place` of `places`. Threads
+ * have neighbouring rows of a K-major tile, and neighbouring float4s otherwise. */
+template <bool K_MAJOR> KERNEL_BODY int tile_index(int i, int place, int places)
+{
+    return K_MAJOR ? place + i * places : 4 * place + i / 4 * 4 * places + i % 4;
+}
+
+/* STEPS steps of K of a thread's T rows of A, or columns of B. */
+template <int T, int STEPS, bool K_MAJOR>
+KERNEL_BODY void read_steps(float (&to)[STEPS][T], const float *from, int pitch, int places)
+{
+    if constexpr (K_MAJOR) {
+        UNROLL(8)
+        for (int i = 0; i < T; ++i) {
+            float read[STEPS];
+            read_floats<STEPS>(read, from + i * places * pitch);
+            UNROLL(4)
+            for (int s = 0; s < STEPS; ++s) {
+                to[s][i] = read[s];
+            }
+        }
+    } else {
+        UNROLL(4)
+        for (int s = 0; s < STEPS; ++s) {
+            UNROLL(2)
+            for (int i = 0; i < T; i += 4) {
+                read_floats<4>(&to[s][i], from + s * pitch + i * places);
+            }
+        }
+    }
+}
+
+template <int T, bool A_K_MAJOR, bool B_K_MAJOR>
+KERNEL_BODY void multiply_chunk(const float *As, const float *Bs, int a_pitch, int b_pitch,
+                                int thread_rows, int thread_cols, int depth, float (&sum)[T][T])
+{
+    constexpr int steps = T == 8 ? 2 : 4; // read at once; more of them need too many registers
+    UNROLL(1)
+    for (int k = 0; k < depth; k += 4) {
+        UNROLL(2)
+        for (int part = 0; part < 4; part += steps) {
+            float a[steps][T], b[steps][T];
+            read_steps<T, steps, A_K_MAJOR>(a, As + (A_K_MAJOR ? part : part * a_pitch), a_pitch,
+                                            thread_rows);
+            read_steps<T, steps, B_K_MAJOR>(b, Bs + (B_K_MAJOR ? part : part * b_pitch), b_pitch,
+                                            thread_cols);
+            UNROLL(4)
+            for (int s = 0; s < steps; ++s) {
+                UNROLL(8)
+                for (int i = 0; i < T; ++i) {
+                    UNROLL(8)
+                    for (int j = 0; j < T; ++j) {
+                        sum[i][j] = multiply_add(a[s][i], b[s][j], sum[i][j]);
+                    }
+                }
+            }
+        }
+        As += A_K_MAJOR ? 4 : 4 * a_pitch;
+        Bs += B_K_MAJOR ? 4 : 4 * b_pitch;
+    }
+}
+
+/* Stores N results. */
+template <int N> KERNEL_BODY void store_floats(const Sgemm &p, float *to, const float *sum)
+{
+    Floats<N> *const c = reinterpret_cast<Floats<N> *>(to);
+    Floats<N> result = {};
+    if (p.beta != 0.0f) {
+        result = *c;
+    }
+    UNROLL(4)
+    for (int i = 0; i < N; ++i) {
+        result.value[i] = scaled(p, sum[i], result.value[i]);
+    }
+    *c = result;
+}
+
+/* Stores a thread's results from registers. */
+template <int T, bool A_K_MAJOR, bool B_K_MAJOR>
+KERNEL_BODY void store_results(const SmallBatch &batch, const BatchTask &task, float *C, int r,
+                               int c, const float (&sum)[T][T])
+{
+    const SmallBatchPlan &plan = batch.plan;
+    UNROLL(8)
+    for (int i = 0; i < T; ++i) {
+        const int row = tile_index<A_K_MAJOR>(i, r, plan.thread_rows);
+        if (row >= task.rows) {
+            continue;
+        }
+        float *const of_row = C + row * batch.p.C.row_stride;
+        if (!B_K_MAJOR && plan.C.float4) {
+            UNROLL(2)
+            for (int j = 0; j < T; j += 4) {
+                const int col = tile_index<B_K_MAJOR>(j, c, plan.thread_cols);
+                if (col < task.cols) {
+                    store_floats<4>(batch.p, of_row + col, &sum[i][j]);
+                }
+            }
+        } else {
+            UNROLL(8)
+            for (int j = 0; j < T; ++j) {
+                const int col = tile_index<B_K_MAJOR>(j, c, plan.thread_cols);
+                if (col < task.cols) {
+                    store_floats<1>(batch.p, of_row + col, &sum[i][j]);
+                }
+            }
+        }
+    }
+}
+
+/* Stores the results that a block has collected in shared memory. */
+template <int N>
+KERNEL_BODY void store_collected(const SmallBatch &batch, const FirstUnit &first,
+                                 const BatchTask &task, float *C, const float *from)
+{
+    const BatchCopy &copy = batch.plan.C;
+    const int64_t pitch = batch.p.C.row_stride;
+    if (first.unit * N >= task.cols) {
+        return;
+    }
+    from += first.line * copy.line + first.unit * N;
+    C += first.line * pitch + first.unit * N;
+    UNROLL(1)
+    for (int n = first.matrix; n < task.matrices; n += copy.matrices) {
+        const float *shared = from + n * copy.matrix;
+        float *global = C + n * batch.p.C.batch_stride;
+        UNROLL(1)
+        for (int line = first.line; line < task.rows; line += copy.lines) {
+            float sum[N];
+            read_floats<N>(sum, shared);
+            store_floats<N>(batch.p, global, sum);
+            shared += copy.lines * copy.line;
+            global += copy.lines * pitch;
+        }
+    }
+}
+
+template <int T, bool A_K_MAJOR, bool B_K_MAJOR>
+__global__ void __launch_bounds__(SMALL_BATCH_THREADS, T == 8 ? 2 : 3)
+    small_batch(const __grid_constant__ SmallBatch batch)
+{
+    constexpr int stages = SMALL_BATCH_STAGES;
+    const Sgemm &p = batch.p;
+    const SmallBatchPlan &plan = batch.plan;
+    float *const shared = reinterpret_cast<float *>(dynamic_shared<Floats<4>>().value);
+    const int thread = static_cast<int>(threadIdx.x);
+    const auto [of_matrices, in_matrix] = divided(thread, plan.thread_rows * plan.thread_cols);
+    const auto [r, c] = divided(in_matrix, plan.thread_cols);
+    const bool computes = of_matrices < plan.matrices;
+    const int n = computes ? of_matrices : 0;
+    const int a_pitch = plan.A.line, b_pitch = plan.B.k_major == B_K_MAJOR ? plan.B.line : plan.B.unit;
+    const int a_first = n * plan.A.matrix + r * (A_K_MAJOR ? a_pitch : 4);
+    const int b_first = n * plan.B.matrix + c * (B_K_MAJOR ? b_pitch : 4) + plan.A.bytes / 4;
+    const int stage_floats = (plan.A.bytes + plan.B.bytes) / 4;
+    const FirstUnit a_unit(plan.A, thread), b_unit(plan.B, thread);
+    const int64_t a_line = plan.A.k_major ? p.A.row_stride : p.A.col_stride;
+    const int64_t b_line = plan.B.k_major ? p.B.col_stride : p.B.row_stride;
+
+    int64_t loading = blockIdx.x, loading_k = 0; // the chunk whose copy begins next
+    int to_stage = 0;
+    const auto begin_next = [&] {
+        if (loading < plan.tasks) {
+            const BatchTask task(batch, loading);
+            const int steps = static_cast<int>(at_most(p.A.cols - loading_k, plan.depth));
+            float *const As = shared + to_stage * stage_floats, *const Bs = As + plan.A.bytes / 4;
+            const float *const A = p.A.data + task.matrix * p.A.batch_stride +
+                                   task.row * p.A.row_stride + loading_k * p.A.col_stride;
+            const float *const B = p.B.data + task.matrix * p.B.batch_stride +
+                                   loading_k * p.B.row_stride + task.col * p.B.col_stride;
+            if (plan.A.float4) {
+                begin_copies<4>(plan.A, a_unit, As, p.A, A, a_line, task.matrices, task.rows, steps);
+            } else {
+                begin_copies<1>(plan.A, a_unit, As, p.A, A, a_line, task.matrices, task.rows, steps);
+            }
+            if (plan.B.float4) {
+                begin_copies<4>(plan.B, b_unit, Bs, p.B, B, b_line, task.matrices, task.cols, steps);
+            } else {
+                begin_copies<1>(plan.B, b_unit, Bs, p.B, B, b_line, task.matrices, task.cols, steps);
+            }
+            loading_k += plan.depth;
+            if (loading_k >= p.A.cols) {
+                loading_k = 0;
+                loading += plan.blocks;
+            }
+        }
+        end_group();
+        to_stage = to_stage + 1 == stages ? 0 : to_stage + 1;
+    };
+    UNROLL(1)
+    for (int s = 0; s < stages - 1; ++s) {
+        begin_next();
+    }
+
+    int stage = 0;
+    UNROLL(1)
+    for (int64_t number = blockIdx.x; number < plan.tasks; number += plan.blocks) {
+        float sum[T][T] = {};
+        int64_t k = 0;
+        do {
+            wait_for_groups<stages - 2>();
+            __syncthreads(); // the chunk is complete, and all threads have read the one before
+            begin_next();
+            const int steps = static_cast<int>(at_most(p.A.cols - k, plan.depth));
+            const float *const of_stage = shared + stage * stage_floats;
+            multiply_chunk<T, A_K_MAJOR, B_K_MAJOR>(of_stage + a_first, of_stage + b_first, a_pitch,
+                                                    b_pitch, plan.thread_rows, plan.thread_cols,
+                                                    steps, sum);
+            stage = stage + 1 == stages ? 0 : stage + 1;
+            k += plan.depth;
+        } while (k < p.A.cols);
+
+        const BatchTask task(batch, number);
+        float *const C = p.C.data + task.matrix * p.C.batch_stride +
+                         task.row * p.C.row_stride + task.col;
+        if constexpr (T == 4) {
+            float *const Cs = shared + stages * stage_floats;
+            if (computes) {
+                UNROLL(4)
+                for (int i = 0; i < T; ++i) {
+                    float *const of_row = Cs + n * plan.C.matrix +
+                        tile_index<A_K_MAJOR>(i, r, plan.thread_rows) * plan.C.line;
+                    if constexpr (B_K_MAJOR) {
+                        UNROLL(4)
+                        for (int j = 0; j < T; ++j) {
+                            of_row[c + j * plan.thread_cols] = sum[i][j];
+                        }
+                    } else {
+                        *reinterpret_cast<float4 *>(of_row + 4 * c) = make_float4(sum[i][0], sum[i][1], sum[i][2], sum[i][3]);
+                    }
+                }
+            }
+            __syncthreads();
+            const FirstUnit c_unit(plan.C, thread);
+            if (plan.C.float4) {
+                store_collected<4>(batch, c_unit, task, C, Cs);
+            } else {
+                store_collected<1>(batch, c_unit, task, C, Cs);
+            }
+        } else if (computes && n < task.matrices) {
+            store_results<T, A_K_MAJOR, B_K_MAJOR>(batch, task, C + n * p.C.batch_stride, r, c, sum);
+        }
+    }
+}
+
+template <int T, bool A_K_MAJOR, bool B_K_MAJOR>
+Status launch_small_batch_of(const SmallBatch &batch, const Launch *where)
+{
+    KernelSpec spec = {};
+    spec.symbol = "small_batch";
+    spec.block_tile[0] = batch.plan.rows;
+    spec.block_tile[1] = batch.plan.cols;
+    spec.block_tile[2] = batch.plan.depth;
+    spec.thread_tile[0] = spec.thread_tile[1] = T;
+    spec.threads[0] = batch.plan.threads;
+    spec.threads[1] = 1;
+    spec.dynamic_bytes = batch.plan.shared_bytes;
+    spec.cluster = 1;
+    return launch_blocks(small_batch<T, A_K_MAJOR, B_K_MAJOR>, spec, batch.plan.blocks, batch, where);
+}
+
+template <int T> Status launch_small_batch_tiles(const SmallBatch &batch, const Launch *where)
+{
+    const auto launch =
+        batch.plan.a_k_major
+            ? (batch.plan.b_k_major ? launch_small_batch_of<T, true, true>
+                                    : launch_small_batch_of<T, true, false>)
+            : (batch.plan.b_k_major ? launch_small_batch_of<T, false, true>
+                                    : launch_small_batch_of<T, false, false>);
+    return launch(batch, where);
+}
+
+inline Status launch_small_batch(const Sgemm &p, const SmallBatchPlan &plan, const Launch *where)
+{
+    const SmallBatch batch = {p, plan};
+    return plan.thread_tile == 8 ? launch_small_batch_tiles<8>(batch, where)
+                                 : launch_small_batch_tiles<4>(batch, where);
+}
+
+} // namespace
+
+#endif
