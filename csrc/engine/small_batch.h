@@ -70,40 +70,55 @@ template <int LEFT> KERNEL_BODY void wait_for_groups()
 #endif
 }
 
-/* The first unit that a thread copies. It goes on in steps of copy.matrices and copy.lines. */
-struct FirstUnit {
-    int matrix, line, unit;
+/* Three small numbers in one register: a thread's place among the threads of a block. */
+struct Place {
+    unsigned packed;
 
-    __device__ __forceinline__ FirstUnit(const BatchCopy &copy, int thread)
+    /* Divides the threads: `inner` threads along the last dimension, and `middle` such groups. */
+    __device__ __forceinline__ Place(unsigned thread, unsigned middle, unsigned inner)
     {
-        const auto [of_units, first] = divided(thread, copy.units);
-        const auto [of_lines, remainder] = divided(of_units, copy.lines);
-        unit = first;
-        line = remainder;
-        matrix = of_lines < copy.matrices ? of_lines : INT32_MAX; // a thread without units
+        const unsigned of_inner = thread / inner, of_middle = of_inner / middle;
+        packed = of_middle << 16 | (of_inner - of_middle * middle) << 8 | (thread - of_inner * inner);
+    }
+    __device__ __forceinline__ int outer() const
+    {
+        return static_cast<int>(packed >> 16);
+    }
+    __device__ __forceinline__ int middle() const
+    {
+        return static_cast<int>(packed >> 8 & 255);
+    }
+    __device__ __forceinline__ int inner() const
+    {
+        return static_cast<int>(packed & 255);
     }
 };
 
+/* A thread's first matrix, line and unit. It goes on in steps of copy.matrices and copy.lines. */
+KERNEL_BODY Place first_unit(const BatchCopy &copy, unsigned thread)
+{
+    return Place(thread, static_cast<unsigned>(copy.lines), static_cast<unsigned>(copy.units));
+}
+
 /* Starts the copy of `matrices` chunks of an operand. */
 template <int N>
-KERNEL_BODY void begin_copies(const BatchCopy &copy, const FirstUnit &first, float *to,
-                              const Matrix &X, const float *from, int64_t pitch, int matrices,
-                              int size, int steps)
+KERNEL_BODY void begin_copies(const BatchCopy &copy, Place first, float *to, const Matrix &X,
+                              const float *from, int64_t pitch, int matrices, int size, int steps)
 {
     const int whole = (steps + 3) / 4 * 4; // zeros behind the end of K
     const int lines = copy.k_major ? size : whole, length = copy.k_major ? whole : size;
-    const int unit = first.unit * N;
-    if (unit >= length) {
+    const int unit = first.inner() * N;
+    if (unit >= length || first.outer() >= copy.matrices) {
         return;
     }
-    to += first.line * copy.line + first.unit * copy.unit;
-    from += first.line * pitch + unit;
+    to += first.middle() * copy.line + first.inner() * copy.unit;
+    from += first.middle() * pitch + unit;
     UNROLL(1)
-    for (int n = first.matrix; n < matrices; n += copy.matrices) {
+    for (int n = first.outer(); n < matrices; n += copy.matrices) {
         float *shared = to + n * copy.matrix;
         const float *global = from + n * X.batch_stride;
         UNROLL(1)
-        for (int line = first.line; line < lines; line += copy.lines) {
+        for (int line = first.middle(); line < lines; line += copy.lines) {
             begin_copy<N>(shared, global, (copy.k_major ? unit : line) < steps);
             shared += copy.lines * copy.line;
             global += copy.lines * pitch;
@@ -118,20 +133,20 @@ struct BatchTask {
     int64_t matrix, row, col;
     int matrices, rows, cols;
 
-    __device__ __forceinline__ BatchTask(const SmallBatch &batch, int64_t task)
+    __device__ __forceinline__ BatchTask(const SmallBatch &batch, unsigned task)
     {
         const SmallBatchPlan &plan = batch.plan;
-        const int64_t tiles = static_cast<int64_t>(plan.tiles_down) * plan.tiles_across;
+        const unsigned tiles = static_cast<unsigned>(plan.tiles_down * plan.tiles_across);
         row = col = 0;
         if (tiles == 1) {
-            matrix = task * plan.matrices;
+            matrix = static_cast<int64_t>(task) * plan.matrices;
             matrices = static_cast<int>(at_most(batch.p.count - matrix, plan.matrices));
         } else {
             matrix = task / tiles;
             matrices = 1;
-            const int tile = static_cast<int>(task - matrix * tiles);
-            row = tile / plan.tiles_across * plan.rows;
-            col = tile % plan.tiles_across * plan.cols;
+            const unsigned tile = task % tiles, across = static_cast<unsigned>(plan.tiles_across);
+            row = static_cast<int64_t>(tile / across) * plan.rows;
+            col = static_cast<int64_t>(tile % across) * plan.cols;
         }
         rows = static_cast<int>(at_most(batch.p.C.rows - row, plan.rows));
         cols = static_cast<int>(at_most(batch.p.C.cols - col, plan.cols));
@@ -250,22 +265,26 @@ KERNEL_BODY void store_results(const SmallBatch &batch, const BatchTask &task, f
 
 /* Stores the results that a block has collected in shared memory. */
 template <int N>
-KERNEL_BODY void store_collected(const SmallBatch &batch, const FirstUnit &first,
-                                 const BatchTask &task, float *C, const float *from)
+KERNEL_BODY void store_collected(const SmallBatch &batch, Place first, const BatchTask &task,
+                                 float *C, const float *from)
 {
     const BatchCopy &copy = batch.plan.C;
     const int64_t pitch = batch.p.C.row_stride;
-    if (first.unit * N >= task.cols) {
+    if (first.outer() >= copy.matrices) {
         return;
     }
-    from += first.line * copy.line + first.unit * N;
-    C += first.line * pitch + first.unit * N;
+    const int col = first.inner() * N;
+    if (col >= task.cols) {
+        return;
+    }
+    from += first.middle() * copy.line + col;
+    C += first.middle() * pitch + col;
     UNROLL(1)
-    for (int n = first.matrix; n < task.matrices; n += copy.matrices) {
+    for (int n = first.outer(); n < task.matrices; n += copy.matrices) {
         const float *shared = from + n * copy.matrix;
         float *global = C + n * batch.p.C.batch_stride;
         UNROLL(1)
-        for (int line = first.line; line < task.rows; line += copy.lines) {
+        for (int line = first.middle(); line < task.rows; line += copy.lines) {
             float sum[N];
             read_floats<N>(sum, shared);
             store_floats<N>(batch.p, global, sum);
@@ -283,20 +302,15 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, T == 8 ? 2 : 3)
     const Sgemm &p = batch.p;
     const SmallBatchPlan &plan = batch.plan;
     float *const shared = reinterpret_cast<float *>(dynamic_shared<Floats<4>>().value);
-    const int thread = static_cast<int>(threadIdx.x);
-    const auto [of_matrices, in_matrix] = divided(thread, plan.thread_rows * plan.thread_cols);
-    const auto [r, c] = divided(in_matrix, plan.thread_cols);
-    const bool computes = of_matrices < plan.matrices;
-    const int n = computes ? of_matrices : 0;
     const int a_pitch = plan.A.line, b_pitch = plan.B.k_major == B_K_MAJOR ? plan.B.line : plan.B.unit;
-    const int a_first = n * plan.A.matrix + r * (A_K_MAJOR ? a_pitch : 4);
-    const int b_first = n * plan.B.matrix + c * (B_K_MAJOR ? b_pitch : 4) + plan.A.bytes / 4;
     const int stage_floats = (plan.A.bytes + plan.B.bytes) / 4;
-    const FirstUnit a_unit(plan.A, thread), b_unit(plan.B, thread);
-    const int64_t a_line = plan.A.k_major ? p.A.row_stride : p.A.col_stride;
-    const int64_t b_line = plan.B.k_major ? p.B.col_stride : p.B.row_stride;
+    // Unpacked at each use, so that few registers are in use during the product.
+    Place a_unit = first_unit(plan.A, threadIdx.x), b_unit = first_unit(plan.B, threadIdx.x);
+    Place place(threadIdx.x, static_cast<unsigned>(plan.thread_rows),
+                static_cast<unsigned>(plan.thread_cols));
 
-    int64_t loading = blockIdx.x, loading_k = 0; // the chunk whose copy begins next
+    unsigned loading = blockIdx.x; // the task whose copy begins next
+    int64_t loading_k = 0;
     int to_stage = 0;
     const auto begin_next = [&] {
         if (loading < plan.tasks) {
@@ -307,6 +321,10 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, T == 8 ? 2 : 3)
                                    task.row * p.A.row_stride + loading_k * p.A.col_stride;
             const float *const B = p.B.data + task.matrix * p.B.batch_stride +
                                    loading_k * p.B.row_stride + task.col * p.B.col_stride;
+            const int64_t a_line = plan.A.k_major ? p.A.row_stride : p.A.col_stride;
+            const int64_t b_line = plan.B.k_major ? p.B.col_stride : p.B.row_stride;
+            recompute_from(a_unit.packed);
+            recompute_from(b_unit.packed);
             if (plan.A.float4) {
                 begin_copies<4>(plan.A, a_unit, As, p.A, A, a_line, task.matrices, task.rows, steps);
             } else {
@@ -320,7 +338,7 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, T == 8 ? 2 : 3)
             loading_k += plan.depth;
             if (loading_k >= p.A.cols) {
                 loading_k = 0;
-                loading += plan.blocks;
+                loading += static_cast<unsigned>(plan.blocks);
             }
         }
         end_group();
@@ -333,7 +351,8 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, T == 8 ? 2 : 3)
 
     int stage = 0;
     UNROLL(1)
-    for (int64_t number = blockIdx.x; number < plan.tasks; number += plan.blocks) {
+    for (unsigned number = blockIdx.x; number < plan.tasks;
+         number += static_cast<unsigned>(plan.blocks)) {
         float sum[T][T] = {};
         int64_t k = 0;
         do {
@@ -341,20 +360,26 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, T == 8 ? 2 : 3)
             __syncthreads(); // the chunk is complete, and all threads have read the one before
             begin_next();
             const int steps = static_cast<int>(at_most(p.A.cols - k, plan.depth));
-            const float *const of_stage = shared + stage * stage_floats;
-            multiply_chunk<T, A_K_MAJOR, B_K_MAJOR>(of_stage + a_first, of_stage + b_first, a_pitch,
-                                                    b_pitch, plan.thread_rows, plan.thread_cols,
-                                                    steps, sum);
+            recompute_from(place.packed);
+            const int n = place.outer() < plan.matrices ? place.outer() : 0; // any, for idle threads
+            const float *const As = shared + stage * stage_floats + n * plan.A.matrix +
+                                    place.middle() * (A_K_MAJOR ? a_pitch : 4);
+            const float *const Bs = shared + stage * stage_floats + plan.A.bytes / 4 +
+                                    n * plan.B.matrix + place.inner() * (B_K_MAJOR ? b_pitch : 4);
+            multiply_chunk<T, A_K_MAJOR, B_K_MAJOR>(As, Bs, a_pitch, b_pitch, plan.thread_rows,
+                                                    plan.thread_cols, steps, sum);
             stage = stage + 1 == stages ? 0 : stage + 1;
             k += plan.depth;
         } while (k < p.A.cols);
 
+        recompute_from(place.packed);
+        const int n = place.outer(), r = place.middle(), c = place.inner();
         const BatchTask task(batch, number);
         float *const C = p.C.data + task.matrix * p.C.batch_stride +
                          task.row * p.C.row_stride + task.col;
         if constexpr (T == 4) {
             float *const Cs = shared + stages * stage_floats;
-            if (computes) {
+            if (n < plan.matrices) {
                 UNROLL(4)
                 for (int i = 0; i < T; ++i) {
                     float *const of_row = Cs + n * plan.C.matrix +
@@ -370,13 +395,13 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, T == 8 ? 2 : 3)
                 }
             }
             __syncthreads();
-            const FirstUnit c_unit(plan.C, thread);
+            const Place c_unit = first_unit(plan.C, threadIdx.x);
             if (plan.C.float4) {
                 store_collected<4>(batch, c_unit, task, C, Cs);
             } else {
                 store_collected<1>(batch, c_unit, task, C, Cs);
             }
-        } else if (computes && n < task.matrices) {
+        } else if (n < task.matrices) {
             store_results<T, A_K_MAJOR, B_K_MAJOR>(batch, task, C + n * p.C.batch_stride, r, c, sum);
         }
     }

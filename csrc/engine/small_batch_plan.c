@@ -138,8 +138,8 @@ static SmallBatchPlan plan_with(const Sgemm *p, SmallBatchDevice device, Tuning 
     const int reserved = 1024; /* shared memory that each block takes beside its own */
     plan.resident = (int)most(1, least((device.shared_bytes + reserved) / (plan.shared_bytes + reserved),
                                        65536 / (registers * plan.threads)));
-    plan.tasks = tiles > 1 ? p->count * tiles : ceil_div(p->count, plan.matrices);
-    plan.blocks = least(plan.tasks, device.multiprocessors
+    plan.tasks = (unsigned)(tiles > 1 ? p->count * tiles : ceil_div(p->count, plan.matrices));
+    plan.blocks = (int)least(plan.tasks, device.multiprocessors
                                         ? (int64_t)device.multiprocessors * plan.resident
                                         : INT_MAX);
     return plan;

@@ -42,8 +42,8 @@ typedef struct {
     int tiles_down, tiles_across;  /* of a matrix */
     BatchCopy A, B, C;             /* C is staged in shared memory if thread_tile is 4 */
     int shared_bytes;              /* of a block */
-    int64_t tasks;                 /* a tile, or `matrices` matrices */
-    int64_t blocks;                /* each computes every blocks-th task */
+    unsigned tasks;                /* a tile, or `matrices` matrices */
+    int blocks;                    /* each computes every blocks-th task */
     int resident;                  /* blocks on a multiprocessor */
 } SmallBatchPlan;
 
