@@ -100,6 +100,36 @@ KERNEL_BODY Place first_unit(const BatchCopy &copy, unsigned thread)
     return Place(thread, static_cast<unsigned>(copy.lines), static_cast<unsigned>(copy.units));
 }
 
+/* Calls visit(shared, global, line) for each unit of a thread: distances from the first matrix of
+ * its tile in shared memory and in memory, and its line. The threads visit all lines of some
+ * matrices at once, or some lines of one. */
+template <class Visit>
+KERNEL_BODY void for_each_unit(const BatchCopy &copy, Place first, int64_t batch_stride,
+                               int64_t pitch, int matrices, int lines, const Visit &visit)
+{
+    int n = first.outer(), line = first.middle();
+    if (n >= copy.matrices || line >= lines) {
+        return;
+    }
+    const bool all_lines = copy.matrices > 1;
+    const int shared_step = all_lines ? copy.matrices * copy.matrix : copy.lines * copy.line;
+    const int64_t global_step = all_lines ? copy.matrices * batch_stride : copy.lines * pitch;
+    const int step = all_lines ? copy.matrices : copy.lines, line_step = all_lines ? 0 : step;
+    UNROLL(1)
+    for (; n < matrices; n += all_lines ? matrices : 1) {
+        int shared = n * copy.matrix + line * copy.line;
+        int64_t global = n * batch_stride + line * pitch;
+        int at_line = line;
+        UNROLL(1)
+        for (int i = all_lines ? n : line; i < (all_lines ? matrices : lines); i += step) {
+            visit(shared, global, at_line);
+            shared += shared_step;
+            global += global_step;
+            at_line += line_step;
+        }
+    }
+}
+
 /* Starts the copy of `matrices` chunks of an operand. */
 template <int N>
 KERNEL_BODY void begin_copies(const BatchCopy &copy, Place first, float *to, const Matrix &X,
@@ -108,22 +138,17 @@ KERNEL_BODY void begin_copies(const BatchCopy &copy, Place first, float *to, con
     const int whole = (steps + 3) / 4 * 4; // zeros behind the end of K
     const int lines = copy.k_major ? size : whole, length = copy.k_major ? whole : size;
     const int unit = first.inner() * N;
-    if (unit >= length || first.outer() >= copy.matrices) {
+    if (unit >= length) {
         return;
     }
-    to += first.middle() * copy.line + first.inner() * copy.unit;
-    from += first.middle() * pitch + unit;
-    UNROLL(1)
-    for (int n = first.outer(); n < matrices; n += copy.matrices) {
-        float *shared = to + n * copy.matrix;
-        const float *global = from + n * X.batch_stride;
-        UNROLL(1)
-        for (int line = first.middle(); line < lines; line += copy.lines) {
-            begin_copy<N>(shared, global, (copy.k_major ? unit : line) < steps);
-            shared += copy.lines * copy.line;
-            global += copy.lines * pitch;
-        }
-    }
+    to += first.inner() * copy.unit;
+    from += unit;
+    // A K-major line is inside K up to this unit; otherwise the first lines are.
+    const int lines_inside = !copy.k_major ? steps : unit < steps ? lines : 0;
+    for_each_unit(copy, first, X.batch_stride, pitch, matrices, lines,
+                  [&](int shared, int64_t global, int line) {
+                      begin_copy<N>(to + shared, from + global, line < lines_inside);
+                  });
 }
 
 /* ------------------------------------------------------------------ the kernel */
@@ -137,19 +162,21 @@ struct BatchTask {
     {
         const SmallBatchPlan &plan = batch.plan;
         const unsigned tiles = static_cast<unsigned>(plan.tiles_down * plan.tiles_across);
-        row = col = 0;
         if (tiles == 1) {
             matrix = static_cast<int64_t>(task) * plan.matrices;
             matrices = static_cast<int>(at_most(batch.p.count - matrix, plan.matrices));
+            row = col = 0;
+            rows = plan.rows;
+            cols = plan.cols;
         } else {
             matrix = task / tiles;
             matrices = 1;
             const unsigned tile = task % tiles, across = static_cast<unsigned>(plan.tiles_across);
             row = static_cast<int64_t>(tile / across) * plan.rows;
             col = static_cast<int64_t>(tile % across) * plan.cols;
+            rows = static_cast<int>(at_most(batch.p.C.rows - row, plan.rows));
+            cols = static_cast<int>(at_most(batch.p.C.cols - col, plan.cols));
         }
-        rows = static_cast<int>(at_most(batch.p.C.rows - row, plan.rows));
-        cols = static_cast<int>(at_most(batch.p.C.cols - col, plan.cols));
     }
 };
 
@@ -269,29 +296,16 @@ KERNEL_BODY void store_collected(const SmallBatch &batch, Place first, const Bat
                                  float *C, const float *from)
 {
     const BatchCopy &copy = batch.plan.C;
-    const int64_t pitch = batch.p.C.row_stride;
-    if (first.outer() >= copy.matrices) {
-        return;
-    }
     const int col = first.inner() * N;
     if (col >= task.cols) {
         return;
     }
-    from += first.middle() * copy.line + col;
-    C += first.middle() * pitch + col;
-    UNROLL(1)
-    for (int n = first.outer(); n < task.matrices; n += copy.matrices) {
-        const float *shared = from + n * copy.matrix;
-        float *global = C + n * batch.p.C.batch_stride;
-        UNROLL(1)
-        for (int line = first.middle(); line < task.rows; line += copy.lines) {
-            float sum[N];
-            read_floats<N>(sum, shared);
-            store_floats<N>(batch.p, global, sum);
-            shared += copy.lines * copy.line;
-            global += copy.lines * pitch;
-        }
-    }
+    for_each_unit(copy, first, batch.p.C.batch_stride, batch.p.C.row_stride, task.matrices,
+                  task.rows, [&](int shared, int64_t global, int) {
+                      float sum[N];
+                      read_floats<N>(sum, from + shared + col);
+                      store_floats<N>(batch.p, C + global + col, sum);
+                  });
 }
 
 template <int T, bool A_K_MAJOR, bool B_K_MAJOR>
