@@ -1,6 +1,7 @@
 #include "small_batch_plan.h"
 
 #include <limits.h>
+#include <math.h>
 
 static int64_t ceil_div(int64_t count, int64_t by)
 {
@@ -77,7 +78,21 @@ typedef struct {
     int thread_tile, threads, stage_bytes;
 } Tuning;
 
-static SmallBatchPlan plan_with(const Sgemm *p, SmallBatchDevice device, Tuning tuning)
+/* The blocks that a multiprocessor holds, and the tasks of each. */
+static void place_blocks(SmallBatchPlan *plan, const Sgemm *p, int registers,
+                         const PlanDevice *device)
+{
+    const int reserved = 1024; /* shared memory that each block takes beside its own */
+    plan->resident = (int)most(1, least((device->shared_bytes + reserved) / (plan->shared_bytes + reserved),
+                                        65536 / (registers * plan->threads)));
+    const int64_t tiles = (int64_t)plan->tiles_down * plan->tiles_across;
+    plan->tasks = (unsigned)(tiles > 1 ? p->count * tiles : ceil_div(p->count, plan->matrices));
+    plan->blocks = (int)least(plan->tasks, device->multiprocessors
+                                               ? (int64_t)device->multiprocessors * plan->resident
+                                               : INT_MAX);
+}
+
+static SmallBatchPlan plan_with(const Sgemm *p, const PlanDevice *device, Tuning tuning)
 {
     const int64_t M = p->C.rows, N = p->C.cols, K = p->A.cols;
     const int T = tuning.thread_tile, places = tuning.threads;
@@ -103,9 +118,10 @@ static SmallBatchPlan plan_with(const Sgemm *p, SmallBatchDevice device, Tuning 
     /* Matrices at once: as many as there are threads for, but work for all multiprocessors, and
      * chunks of at least 16 of K. */
     const int64_t tiles = (int64_t)plan.tiles_down * plan.tiles_across;
-    const int64_t each = device.multiprocessors ? ceil_div(p->count, device.multiprocessors) : p->count;
+    const int64_t each = device->multiprocessors ? ceil_div(p->count, device->multiprocessors) : p->count;
     const int64_t of_k = padded_rows + padded_cols; /* floats per matrix and step of K */
-    const int64_t floats = tuning.stage_bytes / 4;
+    /* Two blocks fit in a multiprocessor. */
+    const int64_t floats = least(tuning.stage_bytes, device->shared_bytes / (2 * SMALL_BATCH_STAGES)) / 4;
     const int64_t least_depth = least(round_up(most(K, 1), 4), 16);
     plan.matrices = 1;
     if (tiles == 1) {
@@ -134,27 +150,115 @@ static SmallBatchPlan plan_with(const Sgemm *p, SmallBatchDevice device, Tuning 
     }
     plan.shared_bytes = SMALL_BATCH_STAGES * (plan.A.bytes + plan.B.bytes) + plan.C.bytes;
 
-    const int registers = T == 8 ? SMALL_BATCH_REGISTERS_8 : SMALL_BATCH_REGISTERS_4;
-    const int reserved = 1024; /* shared memory that each block takes beside its own */
-    plan.resident = (int)most(1, least((device.shared_bytes + reserved) / (plan.shared_bytes + reserved),
-                                       65536 / (registers * plan.threads)));
-    plan.tasks = (unsigned)(tiles > 1 ? p->count * tiles : ceil_div(p->count, plan.matrices));
-    plan.blocks = (int)least(plan.tasks, device.multiprocessors
-                                        ? (int64_t)device.multiprocessors * plan.resident
-                                        : INT_MAX);
+    place_blocks(&plan, p, T == 8 ? SMALL_BATCH_REGISTERS_8 : SMALL_BATCH_REGISTERS_4, device);
     return plan;
 }
 
-SmallBatchPlan small_batch_plan(const Sgemm *p, SmallBatchDevice device)
+/* Whether the batch is one array, or one matrix that all products share. */
+static bool is_packed(const Matrix *X, int64_t count)
 {
-    const bool tiny = p->C.rows <= 32 && p->C.cols <= 32;
-    return plan_with(p, device, tiny ? (Tuning){4, 128, 16384} : (Tuning){8, 256, 32768});
+    const bool by_rows = X->col_stride == 1;
+    const int64_t length = by_rows ? X->cols : X->rows, lines = by_rows ? X->rows : X->cols;
+    const int64_t pitch = by_rows ? X->row_stride : X->col_stride;
+    return (lines == 1 || pitch == length) &&
+           (count == 1 || X->batch_stride == 0 || X->batch_stride == length * lines);
+}
+
+static SmallBatchPlan packed_plan(const Sgemm *p, const PlanDevice *device, Tuning tuning)
+{
+    enum { T = 4 };
+    const int64_t M = p->C.rows, N = p->C.cols, K = p->A.cols;
+    SmallBatchPlan plan = {.packed = true, .thread_tile = T, .rows = (int)M, .cols = (int)N,
+                           .depth = (int)K, .tiles_down = 1, .tiles_across = 1};
+    plan.thread_rows = (int)ceil_div(M, T);
+    plan.thread_cols = (int)ceil_div(N, T);
+    const int of_matrix = plan.thread_rows * plan.thread_cols;
+    const int64_t each = device->multiprocessors ? ceil_div(p->count, device->multiprocessors) : p->count;
+    const int64_t fit = tuning.stage_bytes / (4 * (M * K + K * N + 1));
+    plan.matrices = (int)most(1, least(least(tuning.threads / of_matrix, fit), each));
+    plan.threads = (int)most(round_up(plan.matrices * of_matrix, 32), 64);
+    /* An array begins up to three floats behind a 16-byte boundary. */
+    plan.A.bytes = (int)round_up(4 * (plan.matrices * M * K + 3), 16);
+    plan.B.bytes = (int)round_up(4 * (plan.matrices * K * N + 3), 16);
+    plan.C.bytes = (int)round_up(4 * (plan.matrices * M * N + 3), 16);
+    plan.shared_bytes = SMALL_BATCH_STAGES * (plan.A.bytes + plan.B.bytes) + plan.C.bytes;
+    place_blocks(&plan, p, SMALL_BATCH_REGISTERS_4, device);
+    return plan;
+}
+
+/* Whether packed_plan can plan this batch, and shared memory holds its matrices. */
+static bool can_be_packed(const Sgemm *p, const PlanDevice *device)
+{
+    const int64_t M = p->C.rows, N = p->C.cols, K = p->A.cols;
+    return M <= 64 && N <= 64 && ceil_div(M, 4) * ceil_div(N, 4) <= SMALL_BATCH_THREADS &&
+           K <= 256 && 4 * (2 * (M * K + K * N + 8) + M * N + 4) <= device->shared_bytes / 2 &&
+           is_packed(&p->A, p->count) && is_packed(&p->B, p->count) && is_packed(&p->C, p->count);
+}
+
+/* The longest side of C, which keeps the number of tiles below 2^31. */
+enum { MOST = 1 << 20 };
+
+bool small_batch_supports(const Sgemm *p, const PlanDevice *device)
+{
+    const int64_t M = p->C.rows, N = p->C.cols;
+    if (M < 1 || N < 1 || M > MOST || N > MOST || p->count > INT_MAX) {
+        return false;
+    }
+    const SmallBatchPlan plan = small_batch_plan(p, device);
+    return plan.shared_bytes <= device->shared_bytes &&
+           p->count <= INT_MAX / ((int64_t)plan.tiles_down * plan.tiles_across);
+}
+
+SmallBatchPlan small_batch_plan(const Sgemm *p, const PlanDevice *device)
+{
+    const int64_t M = p->C.rows, N = p->C.cols;
+    const bool odd = p->C.cols % 4 != 0 || p->A.rows % 4 != 0 || p->A.cols % 4 != 0;
+    if (odd && can_be_packed(p, device)) {
+        return packed_plan(p, device, (Tuning){4, 256, 24576});
+    }
+    return least(M, N) <= 16 || most(M, N) <= 32 ? plan_with(p, device, (Tuning){4, 128, 16384})
+           : most(M, N) <= 64                    ? plan_with(p, device, (Tuning){8, 128, 32768})
+                                                 : plan_with(p, device, (Tuning){8, 256, 49152});
+}
+
+/* Bytes of an operand that are read at least once. */
+static double bytes_of(const Matrix *X, int64_t count)
+{
+    return 4.0 * (double)X->rows * (double)X->cols * (double)(X->batch_stride == 0 ? 1 : count);
+}
+
+double small_batch_cycles(const SmallBatchPlan *plan, const Sgemm *p, const PlanDevice *device)
+{
+    enum {
+        OF_UNIT = 22,   /* issue slots of a warp to copy a unit */
+        OF_CHUNK = 300, /* and to begin the copies of a chunk */
+        OF_TASK = 300,  /* and to begin and end a task */
+        WARPS = 4,      /* that issue in the same cycle */
+    };
+    const double overhead = 1.17; /* issue slots for each multiply-add of the main loop */
+    const int T = plan->thread_tile;
+    const PlanConstants *const c = device->constants;
+    const double results = (double)(plan->matrices * plan->rows * plan->cols);
+    const double factors = (double)(plan->matrices * (plan->rows + plan->cols)) * plan->depth;
+    const double chunks = (double)most(ceil_div(p->A.cols, plan->depth), 1);
+    const double units = factors / (plan->A.float4 && plan->B.float4 ? 4 : 1) / plan->threads;
+    const double stores = results / (plan->C.float4 ? 4 : 1) / plan->threads;
+    const double of_warp = chunks * (T * T * plan->depth * overhead + units * OF_UNIT + OF_CHUNK) +
+                           stores * OF_UNIT + OF_TASK;
+    const double tasks = (double)ceil_div(plan->tasks, device->multiprocessors);
+    const double busy = tasks * of_warp * (plan->threads / 32) / WARPS;
+    const double bytes = bytes_of(&p->A, p->count) + bytes_of(&p->B, p->count) +
+                         (p->beta == 0 ? 1 : 2) * bytes_of(&p->C, p->count);
+    return c->launch + hypot(bytes / (c->from_memory * device->multiprocessors), busy);
 }
 
 #ifdef SMALL_BATCH_TUNING
-SmallBatchPlan small_batch_plan_tuned(const Sgemm *problem, SmallBatchDevice device,
+SmallBatchPlan small_batch_plan_tuned(const Sgemm *problem, const PlanDevice *device,
                                       SmallBatchTuning tuning)
 {
+    if (tuning.thread_tile < 0) {
+        return packed_plan(problem, device, (Tuning){4, tuning.threads, tuning.stage_bytes});
+    }
     return plan_with(problem, device, (Tuning){tuning.thread_tile, tuning.threads, tuning.stage_bytes});
 }
 #endif

@@ -3,9 +3,7 @@
 #ifndef SGEMM_SMALL_BATCH_PLAN_H
 #define SGEMM_SMALL_BATCH_PLAN_H
 
-#include <stdbool.h>
-
-#include "../core/sgemm.h"
+#include "plan.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -15,7 +13,7 @@ extern "C" {
  * 4 results. A tile of C has at most SMALL_BATCH_TILE rows and columns. */
 enum {
     SMALL_BATCH_THREADS = 256,
-    SMALL_BATCH_STAGES = 3,
+    SMALL_BATCH_STAGES = 2,
     SMALL_BATCH_REGISTERS_8 = 128,
     SMALL_BATCH_REGISTERS_4 = 80,
     SMALL_BATCH_TILE = 128,
@@ -32,6 +30,7 @@ typedef struct {
 } BatchCopy;
 
 typedef struct {
+    bool packed;                   /* packed_batch.h */
     int thread_tile;               /* 8 or 4: a thread computes 8 x 8 or 4 x 4 results */
     bool a_k_major, b_k_major;     /* in shared memory */
     int matrices;                  /* of a block, at once */
@@ -47,18 +46,22 @@ typedef struct {
     int resident;                  /* blocks on a multiprocessor */
 } SmallBatchPlan;
 
-/* A multiprocessor's number in the GPU (0: unknown) and its shared memory. */
-typedef struct {
-    int multiprocessors, shared_bytes;
-} SmallBatchDevice;
+/* Whether the kernel can compute this batch on this device. */
+bool small_batch_supports(const Sgemm *problem, const PlanDevice *device);
 
-SmallBatchPlan small_batch_plan(const Sgemm *problem, SmallBatchDevice device);
+/* The plan for a batch that the kernel supports. It depends on sizes, layouts, alignment, the count,
+ * and the device. */
+SmallBatchPlan small_batch_plan(const Sgemm *problem, const PlanDevice *device);
+
+/* The estimated time of a plan in cycles of a multiprocessor, as Plan.cycles. */
+double small_batch_cycles(const SmallBatchPlan *plan, const Sgemm *problem,
+                          const PlanDevice *device);
 
 #ifdef SMALL_BATCH_TUNING
 typedef struct {
     int thread_tile, threads, stage_bytes;
 } SmallBatchTuning;
-SmallBatchPlan small_batch_plan_tuned(const Sgemm *problem, SmallBatchDevice device,
+SmallBatchPlan small_batch_plan_tuned(const Sgemm *problem, const PlanDevice *device,
                                       SmallBatchTuning tuning);
 #endif
 

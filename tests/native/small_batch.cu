@@ -60,7 +60,7 @@ struct Operand {
         const int64_t length = column_major ? rows : cols, lines = column_major ? cols : rows;
         const int64_t padding = contiguous ? 0 : below(3) == 0 ? 4 - length % 4 : below(6);
         const int64_t pitch = length + padding;
-        const int64_t skew = contiguous || below(2) ? 0 : below(4);
+        const int64_t skew = below(2) ? 0 : below(4);
         const int64_t stride =
             shared_by_all ? 0 : lines * pitch + (contiguous ? 0 : below(2) ? 4 * below(3) : below(8));
         const int64_t guard = 64;
@@ -108,7 +108,7 @@ bool same(float a, float b)
 }
 
 /* Returns whether all results are right and nothing else has changed. */
-bool passes(const Case &c, const SmallBatchDevice &device, const Launch *where)
+bool passes(const Case &c, const PlanDevice &device, const Launch *where)
 {
     Operand A(c.M, c.K, c.a_columns, c.count, c.a_shared, c.contiguous);
     Operand B(c.K, c.N, c.b_columns, c.count, c.b_shared, c.contiguous);
@@ -148,7 +148,11 @@ bool passes(const Case &c, const SmallBatchDevice &device, const Launch *where)
     }
     Sgemm p = {A.X, B.X, C.X, c.alpha, c.beta};
     p.count = c.count;
-    const SmallBatchPlan plan = small_batch_plan(&p, device);
+    if (!small_batch_supports(&p, &device)) {
+        printf("small_batch: not supported\n");
+        return false;
+    }
+    const SmallBatchPlan plan = small_batch_plan(&p, &device);
     const Status status = launch_small_batch(p, plan, where);
     if (status.code != STATUS_OK) {
         printf("small_batch: %s\n", status.message);
@@ -186,9 +190,9 @@ int main(int count, char **arguments)
     int multiprocessors = 0, shared_bytes = 0;
     cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0);
     cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0);
-    const SmallBatchDevice devices[] = {{multiprocessors, shared_bytes}, {2, shared_bytes}};
+    const PlanDevice devices[] = {{multiprocessors, 1, shared_bytes, &plan_fitted}, {2, 1, shared_bytes, &plan_fitted}};
 #else
-    const SmallBatchDevice devices[] = {{0, 232448}, {2, 232448}};
+    const PlanDevice devices[] = {{0, 1, 232448, &plan_fitted}, {2, 1, 65536, &plan_fitted}};
 #endif
     for (int i = 0; i < cases; ++i) {
         randomness.seed(static_cast<unsigned>(i));
