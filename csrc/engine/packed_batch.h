@@ -96,10 +96,9 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, 3)
         const int64_t first = first_of(task);
         const int matrices = matrices_of(task);
         const Part of_A(p.A, first, p.count, matrices), of_B(p.B, first, p.count, matrices);
-        const float *const As = shared + stage * stage_floats + of_A.skew +
-                                n * static_cast<int>(p.A.batch_stride);
-        const float *const Bs = shared + stage * stage_floats + plan.A.bytes / 4 + of_B.skew +
-                                n * static_cast<int>(p.B.batch_stride);
+        const int in_A = stage * stage_floats + of_A.skew + n * static_cast<int>(p.A.batch_stride);
+        const int in_B = stage * stage_floats + plan.A.bytes / 4 + of_B.skew +
+                         n * static_cast<int>(p.B.batch_stride);
         const int a_row = static_cast<int>(p.A.row_stride), a_k = static_cast<int>(p.A.col_stride);
         const int b_col = static_cast<int>(p.B.col_stride), b_k = static_cast<int>(p.B.row_stride);
         const float *a_from[T], *b_from[T];
@@ -107,8 +106,8 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, 3)
         for (int i = 0; i < T; ++i) { // a row or column outside reads the last one
             const int row = place.middle() + i * plan.thread_rows;
             const int col = place.inner() + i * plan.thread_cols;
-            a_from[i] = As + (row < M ? row : M - 1) * a_row;
-            b_from[i] = Bs + (col < N ? col : N - 1) * b_col;
+            a_from[i] = shared + in_A + (row < M ? row : M - 1) * a_row;
+            b_from[i] = shared + in_B + (col < N ? col : N - 1) * b_col;
         }
         float sum[T][T] = {};
         UNROLL(2)
@@ -116,8 +115,10 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, 3)
             float a[T], b[T];
             UNROLL(4)
             for (int i = 0; i < T; ++i) {
-                a[i] = a_from[i][k * a_k];
-                b[i] = b_from[i][k * b_k];
+                a[i] = *a_from[i];
+                b[i] = *b_from[i];
+                a_from[i] += a_k;
+                b_from[i] += b_k;
             }
             UNROLL(4)
             for (int i = 0; i < T; ++i) {
