@@ -128,27 +128,56 @@ KERNEL_BODY void read_steps(float (&to)[STEPS][T], const float *from, int pitch,
     }
 }
 
+/* sum += A @ B for one chunk. Four steps of one operand are in registers; those of a row of A or a
+ * column of B are loaded one after the other, because more would need too many registers. If
+ * neither is K-major, all rows and columns of one step are loaded. */
 template <int T, bool A_K_MAJOR, bool B_K_MAJOR>
 KERNEL_BODY void multiply_chunk(const float *As, const float *Bs, int a_pitch, int b_pitch,
                                 int thread_rows, int thread_cols, int depth, float (&sum)[T][T])
 {
-    constexpr int steps = T == 8 ? 2 : 4; // read at once; more of them need too many registers
     UNROLL(1)
     for (int k = 0; k < depth; k += 4) {
-        UNROLL(2)
-        for (int part = 0; part < 4; part += steps) {
-            float a[steps][T], b[steps][T];
-            read_steps<T, steps, A_K_MAJOR>(a, As + (A_K_MAJOR ? part : part * a_pitch), a_pitch,
-                                            thread_rows);
-            read_steps<T, steps, B_K_MAJOR>(b, Bs + (B_K_MAJOR ? part : part * b_pitch), b_pitch,
-                                            thread_cols);
+        if constexpr (B_K_MAJOR) {
+            float a[4][T];
+            read_steps<T, 4, A_K_MAJOR>(a, As, a_pitch, thread_rows);
+            UNROLL(8)
+            for (int j = 0; j < T; ++j) {
+                float b[4];
+                read_floats<4>(b, Bs + j * thread_cols * b_pitch);
+                UNROLL(4)
+                for (int s = 0; s < 4; ++s) {
+                    UNROLL(8)
+                    for (int i = 0; i < T; ++i) {
+                        sum[i][j] = multiply_add(a[s][i], b[s], sum[i][j]);
+                    }
+                }
+            }
+        } else if constexpr (A_K_MAJOR) {
+            float b[4][T];
+            read_steps<T, 4, false>(b, Bs, b_pitch, thread_cols);
+            UNROLL(8)
+            for (int i = 0; i < T; ++i) {
+                float a[4];
+                read_floats<4>(a, As + i * thread_rows * a_pitch);
+                UNROLL(4)
+                for (int s = 0; s < 4; ++s) {
+                    UNROLL(8)
+                    for (int j = 0; j < T; ++j) {
+                        sum[i][j] = multiply_add(a[s], b[s][j], sum[i][j]);
+                    }
+                }
+            }
+        } else {
             UNROLL(4)
-            for (int s = 0; s < steps; ++s) {
+            for (int s = 0; s < 4; ++s) {
+                float a[1][T], b[1][T];
+                read_steps<T, 1, false>(a, As + s * a_pitch, a_pitch, thread_rows);
+                read_steps<T, 1, false>(b, Bs + s * b_pitch, b_pitch, thread_cols);
                 UNROLL(8)
                 for (int i = 0; i < T; ++i) {
                     UNROLL(8)
                     for (int j = 0; j < T; ++j) {
-                        sum[i][j] = multiply_add(a[s][i], b[s][j], sum[i][j]);
+                        sum[i][j] = multiply_add(a[0][i], b[0][j], sum[i][j]);
                     }
                 }
             }

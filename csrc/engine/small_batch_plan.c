@@ -92,6 +92,18 @@ static void place_blocks(SmallBatchPlan *plan, const Sgemm *p, int registers,
                                                : INT_MAX);
 }
 
+/* Floats of a stage. With 8 x 8 results, 12 warps of a multiprocessor hide latency; longer chunks
+ * are better than more warps. */
+static int64_t stage_floats(int thread_tile, int threads, int stage_bytes, const PlanDevice *device)
+{
+    const int64_t blocks = ceil_div(12 * 32, threads);
+    const int64_t bytes = stage_bytes        ? stage_bytes
+                          : thread_tile == 8 ? device->shared_bytes / blocks / SMALL_BATCH_STAGES - 512
+                                             : 128 * threads;
+    /* Two blocks fit in a multiprocessor. */
+    return least(bytes, device->shared_bytes / (2 * SMALL_BATCH_STAGES)) / 4;
+}
+
 static SmallBatchPlan plan_with(const Sgemm *p, const PlanDevice *device, Tuning tuning)
 {
     const int64_t M = p->C.rows, N = p->C.cols, K = p->A.cols;
@@ -115,29 +127,38 @@ static SmallBatchPlan plan_with(const Sgemm *p, const PlanDevice *device, Tuning
     plan.rows = (int)least(M, padded_rows);
     plan.cols = (int)least(N, padded_cols);
 
-    /* Matrices at once: as many as there are threads for, but work for all multiprocessors, and
-     * chunks of at least 16 of K. */
-    const int64_t tiles = (int64_t)plan.tiles_down * plan.tiles_across;
-    const int64_t each = device->multiprocessors ? ceil_div(p->count, device->multiprocessors) : p->count;
-    const int64_t of_k = padded_rows + padded_cols; /* floats per matrix and step of K */
-    /* Two blocks fit in a multiprocessor. */
-    const int64_t floats = least(tuning.stage_bytes, device->shared_bytes / (2 * SMALL_BATCH_STAGES)) / 4;
-    const int64_t least_depth = least(round_up(most(K, 1), 4), 16);
-    plan.matrices = 1;
-    if (tiles == 1) {
-        plan.matrices = (int)most(1, least(least(places / of_matrix, each),
-                                           floats / (of_k * least_depth)));
-    }
-    plan.threads = (int)least(most(round_up(plan.matrices * of_matrix, 32), 128), SMALL_BATCH_THREADS);
-
-    const int64_t whole = least(floats / (plan.matrices * of_k), 128);
-    const int64_t deepest = K <= whole ? round_up(most(K, 1), 4) : most(whole / 8 * 8, 8);
-    plan.depth = (int)round_up(ceil_div(most(K, 1), ceil_div(most(K, 1), deepest)), K <= whole ? 4 : 8);
-
     const bool a_k = p->A.col_stride == 1, b_k = p->B.row_stride == 1;
     const bool a4 = in_float4s(&p->A, a_k ? K : M, a_k ? p->A.row_stride : p->A.col_stride, p->count);
     const bool b4 = in_float4s(&p->B, b_k ? K : N, b_k ? p->B.col_stride : p->B.row_stride, p->count);
     const bool c4 = in_float4s(&p->C, N, p->C.row_stride, p->count);
+    /* A thread copies in one column of units only, so a line has no more units than threads. */
+    const int least_threads = T == 8 && a4 && b4 && c4 ? 64 : 128;
+
+    /* Matrices at once: as many as keep most threads of a multiprocessor busy, but work for all
+     * multiprocessors, and chunks of at least 16 of K. */
+    const int64_t tiles = (int64_t)plan.tiles_down * plan.tiles_across;
+    const int64_t each = device->multiprocessors ? ceil_div(p->count, device->multiprocessors) : p->count;
+    const int64_t of_k = padded_rows + padded_cols; /* floats per matrix and step of K */
+    const int64_t K_padded = round_up(most(K, 1), 4), least_depth = least(K_padded, 16);
+    const int64_t largest = tiles > 1 ? 1 : most(1, least(places / of_matrix, each));
+    int64_t floats = 0, busiest = 0;
+    for (int matrices = 1; matrices <= largest; ++matrices) {
+        const int threads = (int)most(round_up(matrices * of_matrix, 32), least_threads);
+        const int64_t fit = stage_floats(T, threads, tuning.stage_bytes, device);
+        const int64_t busy = matrices * of_matrix * most(512 / threads, 1);
+        if (matrices == 1 || (fit >= matrices * of_k * least_depth && 32 * busy > 33 * busiest)) {
+            plan.matrices = matrices;
+            plan.threads = threads;
+            floats = fit;
+            busiest = busy;
+        }
+    }
+    /* K-major tiles have four floats more in each row. */
+    const int64_t padding = T == 4 ? 0 : 4 * plan.matrices * ((a_k ? padded_rows : 0) + (b_k ? padded_cols : 0));
+    const int64_t whole = least((floats - padding) / (plan.matrices * of_k), 128);
+    const int64_t deepest = K <= whole ? K_padded : most(whole / 8 * 8, 8);
+    plan.depth = (int)round_up(ceil_div(most(K, 1), ceil_div(most(K, 1), deepest)), K <= whole ? 4 : 8);
+
     plan.a_k_major = a_k;
     /* Neighbouring threads store neighbouring floats of C if B is K-major. */
     plan.b_k_major = b_k || (T == 8 && !c4 && !b4);
@@ -216,9 +237,8 @@ SmallBatchPlan small_batch_plan(const Sgemm *p, const PlanDevice *device)
     if (odd && can_be_packed(p, device)) {
         return packed_plan(p, device, (Tuning){4, 256, 24576});
     }
-    return least(M, N) <= 16 || most(M, N) <= 32 ? plan_with(p, device, (Tuning){4, 128, 16384})
-           : most(M, N) <= 64                    ? plan_with(p, device, (Tuning){8, 128, 32768})
-                                                 : plan_with(p, device, (Tuning){8, 256, 49152});
+    const bool tiny = least(M, N) <= 16 || most(M, N) <= 32;
+    return plan_with(p, device, tiny ? (Tuning){4, 128, 0} : (Tuning){8, most(M, N) <= 64 ? 128 : 256, 0});
 }
 
 /* Bytes of an operand that are read at least once. */
