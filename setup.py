@@ -1,4 +1,5 @@
-"""pyproject.toml says what the package is; this file has its extension compiled."""
+"""pyproject.toml says what the package is; this file has its extension and its C libraries
+compiled."""
 
 import os
 from pathlib import Path
@@ -7,7 +8,7 @@ from setuptools import Extension, __version__, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
-from build_backend.compiling import build_core, build_fake
+from build_backend.compiling import build_core, build_fake, libraries_beside
 from build_backend.toolkit import BuildError
 
 ROOT = Path(__file__).resolve().parent
@@ -30,6 +31,14 @@ class BuildCore(build_ext):
         target = self.get_ext_fullpath(ext.name)
         self.mkpath(os.path.dirname(target))
         self.copy_file(str(library), target)
+        self._copy_libraries(list(libraries_beside(ROOT, library)), Path(target).parent)
+
+    def _copy_libraries(self, libraries: list[Path], package: Path) -> None:
+        self.mkpath(str(package / "lib"))
+        for library in libraries:
+            place = package / "lib" / library.name
+            place.unlink(missing_ok=True)  # a program that uses the old one keeps it
+            self.copy_file(str(library), str(place))
 
     def copy_extensions_to_source(self) -> None:
         """Completes the package in this folder, for an editable install.
@@ -38,10 +47,17 @@ class BuildCore(build_ext):
         them.
         """
         super().copy_extensions_to_source()
+        built = Path(self.build_lib) / "sgemm_kernels/lib"
+        self._copy_libraries(sorted(built.glob("*.so")), ROOT / "sgemm_kernels")
         for name, place in (("csrc", "csrc"), ("recorded", "benchmarks/results")):
             beside = ROOT / "sgemm_kernels" / name
             if not beside.exists():
                 beside.symlink_to(f"../{place}")
+        include = ROOT / "sgemm_kernels/include"
+        include.mkdir(exist_ok=True)
+        for name in ("sgemm_kernels.h", "sgemm_kernels.f90"):
+            if not (include / name).exists():
+                (include / name).symlink_to(f"../../csrc/core/{name}")
 
 
 setup(

@@ -1,4 +1,4 @@
-"""Builds the extension from csrc/, and recompiles only what changed.
+"""Builds the extension and the C libraries from csrc/, and recompiles only what changed.
 
 Freshness depends on file contents, never on timestamps. An object is recompiled if its flags, its
 compiler's version, its source or an included header changed. The linked library depends only on
@@ -55,6 +55,10 @@ SETTINGS = (
     *("SGEMM_KERNELS_CUDA", "SGEMM_KERNELS_HIP", "SGEMM_KERNELS_ARCHS", "SGEMM_KERNELS_WERROR"),
     *("CC", "CXX"),
 )
+
+# The folders of csrc/ whose objects a C library contains. csrc/FOLDER/LIBRARY.map lists the names
+# that it exports.
+LIBRARIES = {"core": {"core", "cpu", "ladder", "engine", "cuda"}, "blas": {"blas"}}
 
 _SHARED = ["-fPIC", "-fvisibility=hidden"]
 _WARNINGS = ["-Wall", "-Wextra"]
@@ -235,7 +239,8 @@ class Job:
 
 @_one_at_a_time
 def build_core(root: Path, environ: Mapping[str, str]) -> Path:
-    """Returns the extension's shared object below root/build. Rebuilds it if it is stale.
+    """Returns the extension's shared object below root/build. The C libraries are in the folder lib
+    beside it. Rebuilds them if they are stale.
 
     Raises BuildError if something is missing or does not compile.
     """
@@ -250,7 +255,8 @@ def build_core(root: Path, environ: Mapping[str, str]) -> Path:
     }
     if environ.get("SGEMM_KERNELS_ARCHS", "").strip() in ("", NATIVE):
         facts["gpus"] = list(gpus())
-    if library.is_file() and stamp.is_file() and json.loads(stamp.read_text()) == facts:
+    made = [library, *libraries_beside(root, library)]
+    if all(path.is_file() for path in (*made, stamp)) and json.loads(stamp.read_text()) == facts:
         return library
 
     include = sysconfig.get_paths()["include"]
@@ -261,11 +267,15 @@ def build_core(root: Path, environ: Mapping[str, str]) -> Path:
     stamp.unlink(missing_ok=True)
     if isinstance(toolkit, Toolkit) and len(toolkit.architectures) > 1:
         print(_of_several_architectures(toolkit, environ), flush=True)
-    new = library.with_suffix(".new")  # a library that is in use keeps its file
-    _make(root, jobs, _link_command(environ, toolkit, [job.target for job in jobs], new))
-    new.replace(library)
+    _make(root, environ, toolkit, jobs, library)
     stamp.write_text(json.dumps(facts, indent=2))
     return library
+
+
+def libraries_beside(root: Path, extension: Path) -> dict[Path, Path]:
+    """The C libraries that are built with this extension: the path of each, and its map."""
+    maps = sorted((root / "csrc").glob("*/*.map"))
+    return {extension.parent / f"lib/{path.stem}.so": path for path in maps}
 
 
 def _of_several_architectures(toolkit: Toolkit, environ: Mapping[str, str]) -> str:
@@ -299,11 +309,10 @@ def build_fake(root: Path, environ: Mapping[str, str]) -> Path:
     stamp = package.with_name("_core.json")
     # Compares keys, since most jobs are shared with the extension and are fresh by now.
     facts = {str(job.target): job.key(root) for job in jobs}
-    if not (library.is_file() and stamp.is_file() and json.loads(stamp.read_text()) == facts):
+    made = [library, *libraries_beside(root, library), stamp]
+    if not (all(path.is_file() for path in made) and json.loads(stamp.read_text()) == facts):
         stamp.unlink(missing_ok=True)
-        new = library.with_suffix(".new")
-        _make(root, jobs, _link_command(environ, None, [job.target for job in jobs], new))
-        new.replace(library)
+        _make(root, environ, None, jobs, library)
         stamp.write_text(json.dumps(facts, indent=2))
     return package.parent
 
@@ -405,6 +414,8 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
         *_sources(root, "engine/*.c"),
     ]:  # without Python's headers
         jobs.append(Job(cc, source, _object(host, source), c_flags))
+    for source in _sources(root, "blas/*.c"):
+        jobs.append(Job(cc, source, _object(f"{kind}host", source), c_flags))
     for source in _sources(root, "torch/*.c"):  # PyTorch's exceptions pass through its callers
         jobs.append(Job(cc, source, _object(host, source), [*c_flags, "-fexceptions"]))
     search, outside = _python_and_numpy()
@@ -513,13 +524,35 @@ def compile_stale(root: Path, jobs: Sequence[Job]) -> None:
             pass  # re-raises a job's exception
 
 
-def _make(root: Path, jobs: Sequence[Job], link: Sequence[str]) -> None:
-    """Compiles all stale objects, then links."""
+def _make(
+    root: Path,
+    environ: Mapping[str, str],
+    toolkit: Toolkit | HipToolkit | None,
+    jobs: Sequence[Job],
+    extension: Path,
+) -> None:
+    """Compiles all stale objects, then links the extension and the C libraries."""
     compile_stale(root, jobs)
-    library = Path(link[link.index("-o") + 1])
-    library.parent.mkdir(parents=True, exist_ok=True)
-    print(f"linking {library.relative_to(root)}", flush=True)
-    _run(link, root)
+    # The extension's own functions come first, not those of a C library that the process has too.
+    own = ["-Wl,-Bsymbolic"]
+    links = {extension: ([job.target for job in jobs if job.source.parts[1] != "blas"], own)}
+    for path, exports in libraries_beside(root, extension).items():
+        of_tests = [job for job in jobs if job.source.parts[0] == "tests"]  # the fake CUDA runtime
+        folders = LIBRARIES[exports.parent.name]
+        objects = [job for job in jobs if job.source.parts[1] in folders and not job.counted]
+        maps = [exports]
+        if of_tests and "cuda" in folders:
+            objects += of_tests
+            maps.append(root / "tests/fake_cuda/exports.map")
+        flags = [f"-Wl,--version-script={each}" for each in maps]
+        flags += [f"-Wl,-soname,{path.name}", "-Wl,-z,nodelete", "-Wl,-z,defs", "-ldl", "-lm"]
+        links[path] = ([job.target for job in objects], flags)
+    for path, (objects, flags) in links.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        print(f"linking {path.relative_to(root)}", flush=True)
+        new = path.with_suffix(".new")  # a library that is in use keeps its file
+        _run([*_link_command(environ, toolkit, objects, new), *flags], root)
+        new.replace(path)
 
 
 def _link(place: Path, target: Path) -> None:

@@ -4,8 +4,9 @@
 
 #include <fenv.h>
 
-#include "core/call.h"
 #include "core/catalog.h"
+#include "core/limits.h"
+#include "core/sgemm_kernels.h"
 #include "core/threads.h"
 #include "python/attributes.h"
 #include "python/choosing.h"
@@ -238,6 +239,29 @@ static PyObject *set_usable_cores(PyObject *Py_UNUSED(module), PyObject *args)
     return Py_NewRef(Py_None);
 }
 
+/* Calls `limit` with the folders of processes and cgroups in the arguments. */
+static PyObject *limit_of(PyObject *args, int64_t (*limit)(const char *proc, const char *cgroups))
+{
+    PyObject *proc = NULL, *cgroups = NULL, *result = NULL;
+    if (PyArg_ParseTuple(args, "O&O&", PyUnicode_FSConverter, &proc, PyUnicode_FSConverter,
+                         &cgroups)) {
+        result = PyLong_FromLongLong(limit(PyBytes_AsString(proc), PyBytes_AsString(cgroups)));
+    }
+    Py_XDECREF(proc);
+    Py_XDECREF(cgroups);
+    return result;
+}
+
+static PyObject *quota_cores(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    return limit_of(args, limits_quota_cores);
+}
+
+static PyObject *usable_bytes(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    return limit_of(args, limits_usable_bytes);
+}
+
 static PyMethodDef methods[] = {
     {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL | METH_KEYWORDS, run_doc},
     {"_run_measured", (PyCFunction)(void (*)(void))run_measured, METH_FASTCALL | METH_KEYWORDS,
@@ -247,6 +271,8 @@ static PyMethodDef methods[] = {
     {"_set_memory_limit", result_set_limit, METH_O, NULL},
     {"_empty_memory", result_empty_memory, METH_NOARGS, NULL},
     {"_set_usable_cores", set_usable_cores, METH_VARARGS, NULL},
+    {"_quota_cores", quota_cores, METH_VARARGS, NULL},
+    {"_usable_bytes", usable_bytes, METH_VARARGS, NULL},
     {"_plan_constants", plan_constants_of, METH_VARARGS, plan_constants_doc},
     {"_keep_plan_constants", keep_plan_constants, METH_VARARGS, keep_plan_constants_doc},
     {"_variants", describe_variants, METH_NOARGS, NULL},
@@ -279,9 +305,10 @@ static int execute(PyObject *module)
         PyModule_AddStringConstant(module, "_REFERENCE", GPU_REFERENCE) < 0) {
         return -1;
     }
-    PyObject *const c_call = PyCapsule_New((void *)sgemm_call, "sgemm_kernels.call", NULL);
-    const int added = c_call ? PyModule_AddObjectRef(module, "_c_call", c_call) : -1;
-    Py_XDECREF(c_call);
+    PyObject *const c_multiply =
+        PyCapsule_New((void *)sgemm_kernels_multiply, "sgemm_kernels.multiply", NULL);
+    const int added = c_multiply ? PyModule_AddObjectRef(module, "_c_multiply", c_multiply) : -1;
+    Py_XDECREF(c_multiply);
     if (added < 0) {
         return -1;
     }

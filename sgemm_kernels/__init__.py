@@ -12,7 +12,8 @@ np.float32(24.0)
 ``measure`` checks and times kernels, and ``judge`` compares two such runs. ``trace`` counts and
 draws a kernel's memory accesses, line by line; ``explain`` writes a page about its bottleneck.
 ``kernel`` compiles a custom kernel, which you can pass instead of a variant's name. ``learn`` shows
-levels to learn from. ``python -m sgemm_kernels info`` checks this machine.
+levels to learn from. ``get_include`` and ``get_library_dir`` locate the C library. ``python -m
+sgemm_kernels info`` checks this machine.
 """
 
 from importlib import import_module
@@ -29,8 +30,9 @@ from ._core import (
     empty,
     run,
 )
-from ._cores import set_cores
-from ._memory import Memory, memory, set_first_limit
+from ._cores import check_asked
+from ._library import get_include, get_library_dir
+from ._memory import Memory, memory
 from ._plans import use_kept
 from ._version import __version__ as __version__
 
@@ -61,6 +63,8 @@ __all__ = [
     "devices",
     "empty",
     "explain",
+    "get_include",
+    "get_library_dir",
     "judge",
     "kernel",
     "learn",
@@ -74,10 +78,9 @@ __all__ = [
     "variants",
 ]
 
-set_first_limit()
-set_cores()
+check_asked()
 use_kept()
-del set_first_limit, set_cores, use_kept
+del check_asked, use_kept
 
 if TYPE_CHECKING:
     from .custom.compiler import CompileError, NoCompilerError

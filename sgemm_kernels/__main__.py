@@ -10,7 +10,7 @@ import sys
 from ._core import Error
 from ._table import printable
 from ._version import __version__
-from .cli import completion, custom_kernels, explain, learn, measurements, products
+from .cli import c_library, completion, custom_kernels, explain, learn, measurements, products
 from .cli.command import BROKEN_PIPE_STATUS, INTERRUPTED_STATUS, REFUSED_STATUS, Command, program
 
 COMMANDS: tuple[Command, ...] = (
@@ -18,6 +18,7 @@ COMMANDS: tuple[Command, ...] = (
     *measurements.COMMANDS,
     *explain.COMMANDS,
     *custom_kernels.COMMANDS,
+    *c_library.COMMANDS,
     *learn.COMMANDS,
     completion.command(lambda: COMMANDS),
 )

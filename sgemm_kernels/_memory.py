@@ -1,15 +1,10 @@
 """The pinned memory that holds results: its limit and its current size."""
 
 import operator
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import SupportsIndex
 
 from . import _core
-from ._cgroups import CGROUPS, PROC, folders, number_in
-
-SHARE = 2  # pinned memory may take 1 / SHARE of the memory of the machine or cgroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +67,3 @@ def memory(*, limit: SupportsIndex | None = None, empty: bool = False) -> Memory
     if empty:
         _core._empty_memory()
     return Memory(*_core._memory())
-
-
-def usable_bytes(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
-    """The memory that this process may use, in bytes.
-
-    This is the machine's memory, or the smallest limit of the process's cgroups and their parents.
-    """
-    known = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    for version, folder in folders("memory", proc, cgroups):
-        limit = number_in(folder / ("memory.max" if version == 2 else "memory.limit_in_bytes"))
-        if limit is not None:
-            known.append(limit)
-    return min(known)
-
-
-def set_first_limit() -> None:
-    """Sets the initial limit."""
-    _core._set_memory_limit(usable_bytes() // SHARE)

@@ -147,7 +147,7 @@ def _register() -> None:
     library = ctypes.CDLL(str(_handler()))
     prototype = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     get_pointer = prototype(("PyCapsule_GetPointer", ctypes.pythonapi))
-    address = get_pointer(_core._c_call, b"sgemm_kernels.call")
+    address = get_pointer(_core._c_multiply, b"sgemm_kernels.multiply")
     library.sgemm_jax_set_call(ctypes.c_void_p(address))
     for platform, symbol in _PLATFORMS.items():
         capsule = jax.ffi.pycapsule(getattr(library, symbol))
@@ -158,7 +158,7 @@ def _handler() -> Path:
     """The compiled handler: from the cache folder, or compiled now."""
     compiler, version = find_compiler()
     source, include = headers() / "jax/matmul.c", Path(jax.ffi.include_dir())
-    used = [source, headers() / "core/call.h", include / "xla/ffi/api/c_api.h"]
+    used = [source, headers() / "core/sgemm_kernels.h", include / "xla/ffi/api/c_api.h"]
     texts = [path.read_text(encoding="utf-8") for path in used]
 
     def make(target: Path) -> None:

@@ -180,21 +180,17 @@ for _name in _ARGUMENTS:
 
 # ------------------------------------------------------------------ the takeover
 
-MIN_STACK_FLOPS = 2.0 * 1024**3
-"""``enable`` leaves a stack of several products to PyTorch if one has fewer operations: its batched
-kernel is faster than one launch for each product."""
-
 _WITH_SCALARS = ("addmm", "addmm.out", "addmm_", "baddbmm", "baddbmm.out", "baddbmm_")
 
 _lock = threading.RLock()
-_enabled: tuple[str, str, float, float] | None = None  # the arguments of take_over
+_enabled: tuple[str, str, float] | None = None  # the arguments of take_over
 _overrides: torch.library.Library | None = None
 
 
 class Enabled:
     """What ``enable`` returns: a context manager that restores the former state."""
 
-    def __init__(self, former: tuple[str, str, float, float] | None) -> None:
+    def __init__(self, former: tuple[str, str, float] | None) -> None:
         self._former = former
 
     def __enter__(self) -> Enabled:
@@ -225,7 +221,8 @@ def enable(variant: str = "auto", min_flops: float = 0.0) -> Enabled:
     variant : str
         A kernel's name from ``sgemm_kernels.variants()``.
     min_flops : float
-        Products with fewer operations, ``2 * M * N * K``, stay with PyTorch.
+        Products with fewer operations, ``2 * M * N * K``, stay with PyTorch. Those of a batch are
+        added up.
 
     Returns
     -------
@@ -248,11 +245,11 @@ def enable(variant: str = "auto", min_flops: float = 0.0) -> Enabled:
             raise _core.DeviceError(problem)
     with _lock:
         former = _enabled
-        take_over("CUDA", variant, float(min_flops), MIN_STACK_FLOPS)
+        take_over("CUDA", variant, float(min_flops))
         return Enabled(former)
 
 
-def take_over(key: str, variant: str, min_flops: float, min_stack_flops: float) -> None:
+def take_over(key: str, variant: str, min_flops: float) -> None:
     """Does the work of ``enable`` for a dispatch key of PyTorch: tests use ``"CPU"``."""
     global _enabled, _overrides
     names = [known.name for known in variants()]
@@ -266,13 +263,13 @@ def take_over(key: str, variant: str, min_flops: float, min_stack_flops: float) 
         reduced = None if _precision_is_readable() else _precision_is_reduced
         try:
             # First, because the overrides read these settings.
-            _core._torch_start(key, variant, min_flops, min_stack_flops, reduced)
+            _core._torch_start(key, variant, min_flops, reduced)
             if _overrides is None:
                 _overrides = _override_products_with_scalars(key)
         except BaseException:
             disable()
             raise
-        _enabled = (key, variant, min_flops, min_stack_flops)
+        _enabled = (key, variant, min_flops)
 
 
 def _override_products_with_scalars(key: str) -> torch.library.Library:
@@ -324,11 +321,10 @@ def stats(reset: bool = False) -> dict[str, dict[str, int]]:
         used a kernel of this package, ``"taken"``, and of those left to PyTorch for each reason:
         ``"dtype"``, ``"device"`` (tensors on several devices), ``"layout"`` (no strides),
         ``"shape"`` (an error, or ``out`` is resized), ``"empty"``, ``"small"`` (fewer operations
-        than ``min_flops``), ``"stack"`` (many small products), ``"tf32"`` (TF32 or another
-        precision below float32 is allowed), ``"scalar"`` (``alpha`` or ``beta`` is complex),
-        ``"overlap"`` (a stack whose ``out`` overlaps an operand), ``"unsupported"`` (the variant
-        does not run on that GPU), ``"failed"`` (``last_failure`` says why). ``"raised"`` counts
-        failures that may have changed an operand, so that the call raised an exception.
+        than ``min_flops``), ``"tf32"`` (TF32 or another precision below float32 is allowed),
+        ``"scalar"`` (``alpha`` or ``beta`` is complex), ``"unsupported"`` (the variant does not run
+        on that GPU), ``"failed"`` (``last_failure`` says why). ``"raised"`` counts failures that
+        may have changed an operand, so that the call raised an exception.
     """
     counts, _ = _core._torch_stats(reset)
     seen = {

@@ -422,7 +422,7 @@ class TestWithPyTorch:
 
         @contextlib.contextmanager
         def enable():
-            operators.take_over("CPU", "simt", 0.0, 0.0)
+            operators.take_over("CPU", "simt", 0.0)
             yield
             operators.disable()
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from sgemm_kernels._cores import number_asked, quota_cores
+from sgemm_kernels._core import _quota_cores
+from sgemm_kernels._cores import check_asked
 
 from .support import printed_by
 
@@ -14,7 +15,7 @@ def quota(path, files, lines):
         file.write_text(text + "\n")
     (path / "proc/self").mkdir(parents=True)
     (path / "proc/self/cgroup").write_text(lines)
-    return quota_cores(path / "proc", path / "cgroup")
+    return _quota_cores(path / "proc", path / "cgroup")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_a_name_in_another_encoding(tmp_path):
     folder = tmp_path / "caf\udce9"
     folder.mkdir()
     (folder / "cpu.max").write_text("200000 100000\n")
-    assert quota_cores(tmp_path, tmp_path) == 2
+    assert _quota_cores(tmp_path, tmp_path) == 2
 
 
 CORES = """
@@ -82,7 +83,8 @@ def test_a_quota_bounds_the_cores():
 def test_an_invalid_number_is_ignored_with_a_warning(value, monkeypatch):
     monkeypatch.setenv("SGEMM_KERNELS_THREADS", value)
     with pytest.warns(RuntimeWarning, match=f"ignoring SGEMM_KERNELS_THREADS={value!r}"):
-        assert number_asked() == 0
+        check_asked()
+    assert printed_by(CORES, SGEMM_KERNELS_THREADS=value).split()[2] == "1"
 
 
 def test_the_requested_number_of_threads_computes():

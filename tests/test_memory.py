@@ -7,7 +7,8 @@ import pytest
 
 import sgemm_kernels
 from sgemm_kernels import empty, memory
-from sgemm_kernels._memory import Memory, usable_bytes
+from sgemm_kernels._core import _usable_bytes
+from sgemm_kernels._memory import Memory
 
 from .support import OVER_HIP, printed_over_fake_cuda
 
@@ -41,7 +42,7 @@ def test_any_integer_is_a_limit():
 
 
 def test_the_default_limit_is_half_of_the_available_memory():
-    assert memory().limit_bytes == usable_bytes() // 2
+    assert memory().limit_bytes == _usable_bytes("/proc", "/sys/fs/cgroup") // 2
 
 
 def cgroup(path, files, lines):
@@ -51,7 +52,7 @@ def cgroup(path, files, lines):
         place.write_text(text + "\n")
     (path / "proc/self").mkdir(parents=True)
     (path / "proc/self/cgroup").write_text(lines)
-    return usable_bytes(path / "proc", path / "cgroup")
+    return _usable_bytes(path / "proc", path / "cgroup")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_the_limit_of_a_cgroup(tmp_path, files, lines):
 
 
 def test_a_cgroup_without_a_limit(tmp_path):
-    assert cgroup(tmp_path, {"a/memory.max": "max"}, "0::/a\n") == usable_bytes(tmp_path, tmp_path)
+    assert cgroup(tmp_path, {"a/memory.max": "max"}, "0::/a\n") == _usable_bytes(tmp_path, tmp_path)
 
 
 def test_empty_for_any_device():

@@ -41,7 +41,7 @@ def test_mypy():
 def test_clang_format():
     sources = [
         str(path.relative_to(ROOT))
-        for folder in (ROOT / "csrc", ROOT / "tests", ROOT / "benchmarks")
+        for folder in (ROOT / "csrc", ROOT / "tests", ROOT / "benchmarks", ROOT / "examples")
         for path in sorted(folder.rglob("*"))
         if path.suffix in {".c", ".cpp", ".cu", ".cuh", ".h"}
     ]

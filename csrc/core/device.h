@@ -49,6 +49,7 @@ typedef struct {
 } Measurement;
 
 struct Product; /* product.h */
+struct Batch;   /* batch.h */
 typedef struct DeviceArrays DeviceArrays;
 
 typedef struct {
@@ -94,7 +95,7 @@ typedef struct {
     /* Queues a product of arrays in this device's memory on the caller's stream (1: the legacy
      * default stream), and does not wait for it. `out` may overlap A, B or C, as for
      * product_run. */
-    Status (*queue)(const struct Product *product, void *stream);
+    Status (*queue)(const struct Product *product, const struct Batch *batch, void *stream);
 
     /* Functions for arrays that are already on the device: cuda/device_arrays.h. */
     const DeviceArrays *arrays;

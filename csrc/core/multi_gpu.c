@@ -1,5 +1,6 @@
 #include "multi_gpu.h"
 
+#include "shared_interrupt.h"
 #include "threads.h"
 #include "workers.h"
 
@@ -7,27 +8,6 @@ typedef struct {
     Product product;
     pthread_t thread;
 } Part;
-
-/* Only the calling thread polls the caller's interrupt; all threads read `stopped`. */
-typedef struct {
-    Interrupt caller;
-    bool stopped;
-} Signals;
-
-static bool stopped(void *context)
-{
-    Signals *const signals = context;
-    return __atomic_load_n(&signals->stopped, __ATOMIC_RELAXED);
-}
-
-static bool asked(void *context)
-{
-    Signals *const signals = context;
-    if (!signals->stopped && interrupt_raised(&signals->caller)) {
-        __atomic_store_n(&signals->stopped, true, __ATOMIC_RELAXED);
-    }
-    return signals->stopped;
-}
 
 static void *run_part(void *argument)
 {
@@ -47,7 +27,7 @@ Status multi_gpu_multiply(const Product *product, const int *devices, int count)
 {
     count = product->out.rows < count ? (int)product->out.rows : count;
     Part parts[MOST_GPUS];
-    Signals signals = {product->interrupt, false};
+    SharedInterrupt interrupt = {product->interrupt, false};
     Team team;
     workers_for_gpus(count);
     team_begin(&team, devices, count);
@@ -64,7 +44,7 @@ Status multi_gpu_multiply(const Product *product, const int *devices, int count)
         if (product->beta != 0.0f) {
             part->C = rows_of(&product->C, first, here);
         }
-        part->interrupt = (Interrupt){stopped, &signals};
+        part->interrupt = (Interrupt){shared_interrupt_raised, &interrupt};
     }
     int begun = 1;
     while (begun < count &&
@@ -76,14 +56,14 @@ Status multi_gpu_multiply(const Product *product, const int *devices, int count)
     }
     /* The calling thread computes the first part, and every part whose thread did not start. */
     for (int index = 0; index < count; index = index ? index + 1 : begun) {
-        parts[index].product.interrupt.poll = asked;
+        parts[index].product.interrupt.poll = shared_interrupt_poll;
         run_part(&parts[index]);
     }
     for (int index = 1; index < begun; ++index) {
         pthread_join(parts[index].thread, NULL);
     }
     team_end(&team);
-    if (signals.stopped) {
+    if (interrupt.raised) {
         return status_error(STATUS_INTERRUPTED, "interrupted");
     }
     if (team.failed >= 0) {

@@ -2,7 +2,8 @@
 
 #include <stdlib.h>
 
-#include "host_matrix.h"
+#include "batch.h"
+#include "batch_pieces.h"
 #include "multi_gpu.h"
 #include "workers.h"
 
@@ -10,19 +11,16 @@ bool product_is_in_place(const Product *product)
 {
     const Strided *const out = &product->out, *const C = &product->C;
     return C->data == out->data && C->row_bytes == out->row_bytes &&
-           C->col_bytes == out->col_bytes && C->swapped == out->swapped;
+           C->col_bytes == out->col_bytes && C->swapped == out->swapped &&
+           C->batch_bytes == out->batch_bytes;
 }
 
-bool product_must_wait(const Product *product)
-{
-    const Strided *const out = &product->out;
-    return strided_may_overlap(out, &product->A) || strided_may_overlap(out, &product->B) ||
-           (product->beta != 0.0f && !product_is_in_place(product) &&
-            strided_may_overlap(out, &product->C));
-}
-
+/* Computes a product, or the batch of its `count`. */
 static Status multiply(const Product *product, const int *devices, int count)
 {
+    if (product->count > 1 && product->kind != DEVICE_CPU) {
+        return batch_pieces_multiply(product, devices, count);
+    }
     if (count > 1) {
         return multi_gpu_multiply(product, devices, count);
     }
@@ -31,21 +29,63 @@ static Status multiply(const Product *product, const int *devices, int count)
     return device_kinds[alone.kind]->multiply(&alone);
 }
 
+static Status multiply_all(const Product *product, const Batch *batch, const int *devices,
+                           int count)
+{
+    const int64_t products = batch_count(batch);
+    Status status = status_ok();
+    for (int64_t index = 0; index < products && status.code == STATUS_OK; ++index) {
+        const Product one = batch_product(product, batch, index);
+        status = index > 0 && interrupt_raised(&product->interrupt)
+                     ? status_error(STATUS_INTERRUPTED, "interrupted")
+                     : multiply(&one, devices, count);
+    }
+    return status;
+}
+
+/* Copies the results of a batch with contiguous results to out. */
+static Status copy_all(const Product *to, const Batch *to_batch, const Product *from,
+                       const Batch *from_batch)
+{
+    const int64_t products = batch_count(to_batch);
+    Status status = status_ok();
+    for (int64_t index = 0; index < products && status.code == STATUS_OK; ++index) {
+        const Strided out = batch_product(to, to_batch, index).out,
+                      result = batch_product(from, from_batch, index).out;
+        status = workers_copy(&out, &result, &to->interrupt);
+    }
+    return status;
+}
+
 /* Computes the result in a separate buffer and then copies it to out. */
-static Status multiply_in_separate_buffer(const Product *product, const int *devices, int count)
+static Status multiply_in_separate_buffer(const Product *product, const Batch *batch,
+                                          const int *devices, int count)
 {
     Product separate = *product;
-    Matrix result;
-    Status status =
-        host_matrix_allocate("the result", product->out.rows, product->out.cols, &result);
-    if (status.code == STATUS_OK) {
-        separate.out = strided_of_matrix(&result);
-        status = multiply(&separate, devices, count);
+    separate.out_changed = NULL;
+    Batch contiguous = *batch;
+    const int64_t products = batch_count(batch);
+    const int64_t rows = product->out.rows, cols = product->out.cols;
+    int64_t bytes;
+    const bool fits = !__builtin_mul_overflow(products, rows, &bytes) &&
+                      !__builtin_mul_overflow(bytes, cols * (int64_t)sizeof(float), &bytes);
+    void *const result = fits ? malloc((size_t)bytes) : NULL;
+    if (!result) {
+        return status_error(STATUS_OUT_OF_MEMORY,
+                            "no host memory for the result, %lld matrices of %lld x %lld, before "
+                            "it is copied to out",
+                            (long long)products, (long long)rows, (long long)cols);
     }
+    batch_add_contiguous(result, &separate, &contiguous);
+    const Product written = separate;
+    Batch simple = contiguous;
+    batch_simplify(&separate, &simple);
+    Status status = multiply_all(&separate, &simple, devices, count);
     if (status.code == STATUS_OK) {
-        status = workers_copy(&product->out, &separate.out, &product->interrupt);
+        product_changes_out(product);
+        status = copy_all(product, batch, &written, &contiguous);
     }
-    free(result.data);
+    free(result);
     return status;
 }
 
@@ -60,9 +100,17 @@ Product product_as_read(const Product *product)
     return read;
 }
 
-Status product_run(const Product *product, const int *devices, int count)
+Status product_run(const Product *product, const Batch *batch, const int *devices, int count)
 {
-    const Product read = product_as_read(product);
-    return product_must_wait(&read) ? multiply_in_separate_buffer(&read, devices, count)
-                                    : multiply(&read, devices, count);
+    Product read = product_as_read(product);
+    read.count = 1;
+    if (batch_must_wait(&read, batch)) {
+        return multiply_in_separate_buffer(&read, batch, devices, count);
+    }
+    if (batch->axes == 0) {
+        return multiply(&read, devices, count);
+    }
+    Batch simple = *batch;
+    batch_simplify(&read, &simple);
+    return multiply_all(&read, &simple, devices, count);
 }

@@ -23,22 +23,31 @@ typedef struct Product {
     Interrupt interrupt;
     struct Team *team; /* team.h: the threads that compute other rows with the same B, or NULL */
     int member;        /* index in the team */
+    bool *out_changed; /* set before the first write to `out`; NULL if nobody asks */
 } Product;
 
-/* Computes the product, with its rows divided over `count` devices. `out` may overlap A, B or C:
- * the result is as if they had been copied first. A and B are not read if alpha or K is 0. After an
- * error, `out` may hold part of the result, and all memory is freed. */
-Status product_run(const Product *product, const int *devices, int count);
+struct Batch; /* batch.h */
+
+/* Computes all products of the batch, with the products, or the rows of a single one, divided over
+ * `count` devices. `out` may overlap A, B or C: the result is as if they had been copied first. A
+ * and B are not read if alpha or K is 0. After an error, `out` may hold part of the result, and all
+ * memory is freed. */
+Status product_run(const Product *product, const struct Batch *batch, const int *devices,
+                   int count);
 
 /* The same product with K = 0 if alpha or K is 0, so that A and B are not read. */
 Product product_as_read(const Product *product);
 
+/* Tells the caller, before the first write, that `out` no longer has its old content. */
+static inline void product_changes_out(const Product *product)
+{
+    if (product->out_changed) {
+        __atomic_store_n(product->out_changed, true, __ATOMIC_RELAXED);
+    }
+}
+
 /* Whether C and out are the same elements in memory. */
 bool product_is_in_place(const Product *product);
-
-/* Whether out must not be written before all operands are read: it overlaps A, B, or C in another
- * position. */
-bool product_must_wait(const Product *product);
 
 #ifdef __cplusplus
 }

@@ -29,6 +29,12 @@ static inline int64_t leading_dimension(int64_t length)
     return length < 4 ? length : (length + 3) / 4 * 4;
 }
 
+/* The same for a batch, whose copy has no gaps: one copy of memory moves it. */
+static inline int64_t leading_dimension_in(int64_t count, int64_t length)
+{
+    return count > 1 ? length : leading_dimension(length);
+}
+
 /* The arguments of a kernel. A (M, K) and B (K, N) are only read. Each is row-major or
  * column-major, with any leading dimension: one of its strides is 1. C (M, N) is row-major, does
  * not overlap A or B, and is not read when beta is 0. The matrices C of a batch do not overlap. */
@@ -37,5 +43,23 @@ typedef struct {
     float alpha, beta;
     int64_t count DEFAULT(1); /* matrices in the batch; 1: one product */
 } Sgemm;
+
+static inline Matrix matrix_in_batch(const Matrix *first, int64_t number)
+{
+    Matrix matrix = *first;
+    matrix.data = matrix.data ? matrix.data + number * matrix.batch_stride : matrix.data;
+    return matrix;
+}
+
+/* `count` products of a batch, from number `first` on. */
+static inline Sgemm part_of_batch(const Sgemm *batch, int64_t first, int64_t count)
+{
+    Sgemm part = *batch;
+    part.A = matrix_in_batch(&batch->A, first);
+    part.B = matrix_in_batch(&batch->B, first);
+    part.C = matrix_in_batch(&batch->C, first);
+    part.count = count;
+    return part;
+}
 
 #endif

@@ -88,6 +88,24 @@ Strided strided_transposed(const Strided *array)
                      array->row_bytes, array->swapped, array->batch_bytes};
 }
 
+bool strided_join(const Strided *array, int64_t count, Strided *joined)
+{
+    *joined = *array;
+    joined->rows = count * array->rows;
+    joined->batch_bytes = 0;
+    if (array->rows == 1) {
+        joined->row_bytes = array->batch_bytes;
+    }
+    return count == 1 || joined->rows == 0 || array->rows == 1 ||
+           array->batch_bytes == array->rows * array->row_bytes;
+}
+
+bool strided_is_dense(const Strided *array)
+{
+    return (array->cols <= 1 || array->col_bytes == ELEMENT) &&
+           (array->rows <= 1 || array->row_bytes == array->cols * ELEMENT);
+}
+
 static void copy_by(const Strided *to, const Strided *from, CopyLine *copy_line)
 {
     const bool swap = to->swapped != from->swapped;
@@ -143,27 +161,6 @@ void strided_stream(const Strided *to, const Strided *from)
     strided_copy(to, from);
 }
 #endif
-
-/* The address of the array's first byte, and the address after its last byte. */
-static void extent(const Strided *array, uintptr_t *first, uintptr_t *end)
-{
-    const int64_t down = (array->rows - 1) * array->row_bytes,
-                  across = (array->cols - 1) * array->col_bytes;
-    const uintptr_t data = (uintptr_t)array->data;
-    *first = data + (uintptr_t)((down < 0 ? down : 0) + (across < 0 ? across : 0));
-    *end = data + (uintptr_t)((down > 0 ? down : 0) + (across > 0 ? across : 0)) + ELEMENT;
-}
-
-bool strided_may_overlap(const Strided *one, const Strided *other)
-{
-    if (one->rows == 0 || one->cols == 0 || other->rows == 0 || other->cols == 0) {
-        return false;
-    }
-    uintptr_t first, end, other_first, other_end;
-    extent(one, &first, &end);
-    extent(other, &other_first, &other_end);
-    return first < other_end && other_first < end;
-}
 
 bool strided_overlaps_itself(const Strided *array)
 {

@@ -37,15 +37,19 @@ Strided strided_part(const Strided *array, int64_t row, int64_t col, int64_t row
 /* The transposed array, in the same memory. */
 Strided strided_transposed(const Strided *array);
 
+/* If the matrices of a batch follow each other like the rows of one matrix, sets *joined to it and
+ * returns true. */
+bool strided_join(const Strided *array, int64_t count, Strided *joined);
+
+/* Whether the array is row-major without gaps. */
+bool strided_is_dense(const Strided *array);
+
 /* Copies every element of `from` to `to`, which has the same shape and shares no memory with it. */
 void strided_copy(const Strided *to, const Strided *from);
 
 /* The same for data that a device reads next. Contiguous rows are written with non-temporal stores
  * if the processor has them. The copy is visible in memory before the caller's later stores. */
 void strided_stream(const Strided *to, const Strided *from);
-
-/* Whether the two arrays may share a byte. May return true for arrays that do not. */
-bool strided_may_overlap(const Strided *one, const Strided *other);
 
 /* Whether two different elements of the array share a byte. */
 bool strided_overlaps_itself(const Strided *array);

@@ -63,9 +63,11 @@ typedef struct {
 /* The most matrices of a batch in one launch: a grid's size in y. */
 enum { BATCH_OF_LAUNCH = 65535 };
 
-/* Launches a product, or a batch in as many launches as the variant needs. */
+/* Launches a product, or a batch in as many launches as the variant needs. *launched is the number
+ * of products that earlier calls have launched, initially 0. After an error, it tells where to go
+ * on. */
 Status variant_launch(const Variant *variant, DeviceKind kind, const Sgemm *problem,
-                      const Launch *where);
+                      const Launch *where, int64_t *launched);
 
 #ifdef __cplusplus
 }

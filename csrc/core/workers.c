@@ -276,6 +276,41 @@ Status workers_copy(const Strided *to, const Strided *from, const Interrupt *int
     return stop ? status_error(STATUS_INTERRUPTED, "interrupted") : status_ok();
 }
 
+/* The elements as one row, in the order of their addresses. */
+static Strided as_one_row(const Strided *array, int64_t count)
+{
+    Strided row = *array;
+    row.cols = count * array->rows * array->cols;
+    row.rows = 1;
+    row.col_bytes = sizeof(float);
+    return row;
+}
+
+Status workers_copy_batch(const Strided *to, const Strided *from, int64_t count,
+                          const Interrupt *interrupt)
+{
+    Strided all_to, all_from;
+    const Strided turned_to = strided_transposed(to), turned_from = strided_transposed(from);
+    const bool by_rows = strided_join(to, count, &all_to) && strided_join(from, count, &all_from);
+    if (by_rows && strided_is_dense(&all_to) && strided_is_dense(&all_from)) {
+        all_to = as_one_row(to, count);
+        all_from = as_one_row(from, count);
+    } else if (!by_rows && !(strided_join(&turned_to, count, &all_to) &&
+                             strided_join(&turned_from, count, &all_from))) {
+        Strided one_to = *to, one_from = *from;
+        Status status = status_ok();
+        for (int64_t n = 0; n < count && status.code == STATUS_OK; ++n) {
+            status = n > 0 && interrupt_raised(interrupt)
+                         ? status_error(STATUS_INTERRUPTED, "interrupted")
+                         : workers_copy(&one_to, &one_from, interrupt);
+            one_to.data += to->batch_bytes;
+            one_from.data += from->batch_bytes;
+        }
+        return status;
+    }
+    return workers_copy(&all_to, &all_from, interrupt);
+}
+
 /* Writes to each page of row->row_bytes bytes. */
 static void touch(const Strided *row, const Strided *unused)
 {

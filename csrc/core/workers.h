@@ -33,6 +33,10 @@ void workers_wait(Job *job);
  * unchanged. `interrupt` may be NULL. */
 Status workers_copy(const Strided *to, const Strided *from, const Interrupt *interrupt);
 
+/* The same for the matrices of a batch. */
+Status workers_copy_batch(const Strided *to, const Strided *from, int64_t count,
+                          const Interrupt *interrupt);
+
 /* Faults in the pages of newly mapped memory, with all workers. */
 void workers_touch(char *memory, size_t bytes);
 

@@ -23,14 +23,20 @@ class Operand {
         }
     }
 
-    /* Memory for a copy, laid out like a GPU's copy of the array. */
-    Status allocate(const char *what, const Strided *array, bool column_major)
+    /* Memory for a copy of `count` matrices, laid out like a GPU's copy of the array. */
+    Status allocate(const char *what, const Strided *array, bool column_major, int64_t count)
     {
         owned = true;
         const int64_t rows = array->rows, cols = array->cols;
-        const int64_t ld = leading_dimension(column_major ? rows : cols);
-        const Status status = host_matrix_allocate(what, column_major ? cols : rows, ld, &matrix);
-        matrix = {matrix.data, rows, cols, column_major ? 1 : ld, column_major ? ld : 1};
+        const int64_t lines = column_major ? cols : rows;
+        const int64_t ld = leading_dimension_in(count, column_major ? rows : cols);
+        const Status status = host_matrix_allocate(what, lines * count, ld, &matrix);
+        matrix = {matrix.data,
+                  rows,
+                  cols,
+                  column_major ? 1 : ld,
+                  column_major ? ld : 1,
+                  count > 1 ? lines * ld : 0};
         return status;
     }
 
@@ -38,19 +44,21 @@ class Operand {
     bool owned = false;
 };
 
-/* With `copied`, a kernel gets a copy of every array, as on a GPU. */
-Status take(const char *what, const Strided *array, bool copied, const Interrupt *interrupt,
+/* With `copied`, a kernel gets a copy of every array, as on a GPU. An operand that the whole batch
+ * shares is copied once. */
+Status take(const char *what, const Strided *array, bool copied, const Product *product,
             Operand *operand)
 {
     if (!copied && strided_as_matrix(array, &operand->matrix)) {
         return status_ok();
     }
-    const Status status = operand->allocate(what, array, is_column_major(array));
+    const int64_t count = array->batch_bytes == 0 ? 1 : product->count;
+    const Status status = operand->allocate(what, array, is_column_major(array), count);
     if (status.code != STATUS_OK) {
         return status;
     }
     const Strided packed = strided_of_matrix(&operand->matrix);
-    return workers_copy(&packed, array, interrupt);
+    return workers_copy_batch(&packed, array, count, &product->interrupt);
 }
 
 /* The matrix that the kernel writes. If beta is not 0, it initially holds C. */
@@ -61,14 +69,17 @@ Status take_result(const Product *product, bool copied, Operand *result)
         out->rows <= 1 || out->row_bytes >= out->cols * static_cast<int64_t>(sizeof(float));
     if (copied || !strided_as_matrix(out, &result->matrix) || result->matrix.col_stride != 1 ||
         !rows_in_order) {
-        const Status status = result->allocate("the result", out, false);
+        const Status status = result->allocate("the result", out, false, product->count);
         if (status.code != STATUS_OK) {
             return status;
         }
     }
+    if (!result->owned) {
+        product_changes_out(product);
+    }
     if (product->beta != 0.0f && (result->owned || !product_is_in_place(product))) {
         const Strided begun = strided_of_matrix(&result->matrix);
-        return workers_copy(&begun, &product->C, &product->interrupt);
+        return workers_copy_batch(&begun, &product->C, product->count, &product->interrupt);
     }
     return status_ok();
 }
@@ -79,8 +90,9 @@ bool is_brief(const Product *product)
 {
     constexpr int64_t most_rows = 128, most_depth = 1024, most_products = 1 << 16;
     const int64_t rows = product->out.rows, cols = product->out.cols, depth = product->A.cols;
+    const int64_t count = product->variant->batched ? product->count : 1; /* of a launch */
     return rows <= most_rows && cols <= most_rows && depth <= most_depth &&
-           rows * cols * depth <= most_products;
+           count <= most_products && rows * cols * depth * count <= most_products;
 }
 
 } // namespace
@@ -94,10 +106,10 @@ Status cpu_multiply(const Product *product)
      * alignment of the GPU's copies. */
     const bool copied = multiprocessors > 0;
     if (status.code == STATUS_OK) {
-        status = take("A", &product->A, copied, &product->interrupt, &A);
+        status = take("A", &product->A, copied, product, &A);
     }
     if (status.code == STATUS_OK) {
-        status = take("B", &product->B, copied, &product->interrupt, &B);
+        status = take("B", &product->B, copied, product, &B);
     }
     if (status.code == STATUS_OK) {
         status = take_result(product, copied, &C);
@@ -107,11 +119,13 @@ Status cpu_multiply(const Product *product)
                                product->alpha, product->beta, product->count};
         const Launch where = {product->device, nullptr, &product->interrupt, nullptr,
                               is_brief(product)};
-        status = product->variant->launch[DEVICE_CPU](&problem, &where);
+        int64_t launched = 0;
+        status = variant_launch(product->variant, DEVICE_CPU, &problem, &where, &launched);
     }
     if (status.code == STATUS_OK && C.owned) {
+        product_changes_out(product);
         const Strided result = strided_of_matrix(&C.matrix);
-        status = workers_copy(&product->out, &result, &product->interrupt);
+        status = workers_copy_batch(&product->out, &result, product->count, &product->interrupt);
     }
     return status;
 }

@@ -299,7 +299,8 @@ static bool unpin(int index, void *memory)
 /* host_arrays.cu */
 extern "C" Status cuda_multiply(const struct Product *product);
 /* device_arrays.cu */
-extern "C" Status cuda_queue(const struct Product *product, void *stream);
+extern "C" Status cuda_queue(const struct Product *product, const struct Batch *batch,
+                             void *stream);
 /* measure.cu */
 extern "C" Status cuda_measure(const Measurement *measurement);
 extern "C" Status cuda_measure_copies(const Measurement *measurement);

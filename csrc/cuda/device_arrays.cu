@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "../core/batch.h"
 #include "device_buffer.h"
 #include "rows_on_gpus.h"
 #include "session.h"
@@ -102,8 +103,9 @@ Status refuse_capture(const char *what, const char *instead)
                         what, instead);
 }
 
-/* Allocates a copy of an operand or of the result. Refused during a capture. */
-Status take_copy(StreamScope *scope, const char *name, const Strided &array, Matrix *copy)
+/* Allocates a copy of an operand or of the result, of `count` matrices. Refused during a capture. */
+Status take_copy(StreamScope *scope, const char *name, const Strided &array, int64_t count,
+                 Matrix *copy)
 {
     if (scope->captured) {
         char what[64], instead[128];
@@ -113,23 +115,44 @@ Status take_copy(StreamScope *scope, const char *name, const Strided &array, Mat
                  name);
         return refuse_capture(what, instead);
     }
-    return take_matrix(scope, array.rows, array.cols, copy);
+    const Status status = take_matrix(scope, array.rows * count, array.cols, copy);
+    copy->rows = array.rows;
+    copy->batch_stride = count > 1 ? array.rows * array.cols : 0;
+    return status;
 }
 
-/* The array as a matrix that every variant can read: in place if possible, otherwise a copy. */
-Status take_operand(StreamScope *scope, const char *name, const Strided &array, Matrix *matrix,
-                    Matrix *copy)
+/* Copies the matrices of a batch. */
+Status copy_batch(StreamScope *scope, const Strided &to, const Strided &from, int64_t count)
+{
+    Strided all_to, all_from;
+    if (strided_join(&to, count, &all_to) && strided_join(&from, count, &all_from)) {
+        return scope_copy(scope, &all_to, &all_from);
+    }
+    Status status = status_ok();
+    for (int64_t n = 0; n < count && status.code == STATUS_OK; ++n) {
+        Strided one_to = to, one_from = from;
+        one_to.data += n * to.batch_bytes;
+        one_from.data += n * from.batch_bytes;
+        status = scope_copy(scope, &one_to, &one_from);
+    }
+    return status;
+}
+
+/* The array as a matrix that every variant can read: in place if possible, otherwise a copy. If the
+ * batch shares the array, there is one copy. */
+Status take_operand(StreamScope *scope, const char *name, const Strided &array, int64_t count,
+                    Matrix *matrix, Matrix *copy)
 {
     if (strided_as_matrix(&array, matrix) && lines_in_order(*matrix)) {
         return status_ok();
     }
-    const Status status = take_copy(scope, name, array, copy);
+    count = array.batch_bytes == 0 ? 1 : count;
+    const Status status = take_copy(scope, name, array, count, copy);
     if (status.code != STATUS_OK) {
         return status;
     }
     *matrix = *copy;
-    const Strided there = strided_of_matrix(copy);
-    return scope_copy(scope, &there, &array);
+    return copy_batch(scope, strided_of_matrix(copy), array, count);
 }
 
 /* Temporary copies for a product; data is NULL for those not needed. */
@@ -137,6 +160,19 @@ struct Copies {
     Matrix A, B, C;
 };
 
+/* Launches a product, or each of a batch, on several GPUs. */
+Status launch_each(StreamScope *scope, const Product &product, const Sgemm &problem,
+                   const int *devices, int count)
+{
+    Status status = status_ok();
+    for (int64_t n = 0; n < problem.count && status.code == STATUS_OK; ++n) {
+        const Sgemm one = part_of_batch(&problem, n, 1);
+        status = launch_on_gpus(scope, product.variant, &one, devices, count);
+    }
+    return status;
+}
+
+/* Computes a product, or a batch of product.count. `out` overlaps no operand except a C in place. */
 Status compute(StreamScope *scope, const Product &product, const int *devices, int count,
                Copies *copies)
 {
@@ -144,31 +180,97 @@ Status compute(StreamScope *scope, const Product &product, const int *devices, i
     problem.alpha = product.alpha;
     problem.beta = product.beta;
     problem.count = product.count;
-    Status status = take_operand(scope, "A", product.A, &problem.A, &copies->A);
+    Status status = take_operand(scope, "A", product.A, product.count, &problem.A, &copies->A);
     if (status.code == STATUS_OK) {
-        status = take_operand(scope, "B", product.B, &problem.B, &copies->B);
+        status = take_operand(scope, "B", product.B, product.count, &problem.B, &copies->B);
     }
     if (status.code != STATUS_OK) {
         return status;
     }
     const bool direct = strided_as_matrix(&product.out, &problem.C) && problem.C.col_stride == 1 &&
-                        lines_in_order(problem.C) && !product_must_wait(&product);
+                        lines_in_order(problem.C);
     if (!direct) {
-        status = take_copy(scope, "out", product.out, &copies->C);
+        status = take_copy(scope, "out", product.out, product.count, &copies->C);
         if (status.code != STATUS_OK) {
             return status;
         }
         problem.C = copies->C;
     }
+    if (direct) {
+        product_changes_out(&product);
+    }
     const Strided result = strided_of_matrix(&problem.C);
     if (product.beta != 0.0f && !(direct && product_is_in_place(&product))) {
-        status = scope_copy(scope, &result, &product.C);
+        status = copy_batch(scope, result, product.C, product.count);
     }
     if (status.code == STATUS_OK) {
-        status = count > 1 ? launch_on_gpus(scope, product.variant, &problem, devices, count)
+        status = count > 1 ? launch_each(scope, product, problem, devices, count)
                            : scope_launch(scope, product.variant, &problem);
     }
-    return status.code == STATUS_OK && !direct ? scope_copy(scope, &product.out, &result) : status;
+    if (status.code == STATUS_OK && !direct) {
+        product_changes_out(&product);
+        status = copy_batch(scope, product.out, result, product.count);
+    }
+    return status;
+}
+
+void give_copies(StreamScope *scope, Copies *copies)
+{
+    for (Matrix *const copy : {&copies->A, &copies->B, &copies->C}) {
+        scope_give(scope, copy->data);
+        copy->data = nullptr;
+    }
+}
+
+/* Computes all products. The last copies stay in *copies until the scope's work is noted. */
+Status compute_all(StreamScope *scope, const Product &product, const Batch &batch,
+                   const int *devices, int count, Copies *copies)
+{
+    const int64_t products = batch_count(&batch);
+    Status status = status_ok();
+    for (int64_t n = 0; n < products && status.code == STATUS_OK; ++n) {
+        if (n > 0 && count > 1) {
+            status = scope_finish(scope, "computing");
+        }
+        if (n > 0 && !scope->captured) {
+            give_copies(scope, copies);
+        }
+        status = status.code == STATUS_OK
+                     ? compute(scope, batch_product(&product, &batch, n), devices, count, copies)
+                     : status;
+    }
+    return status;
+}
+
+/* The same with the results in a separate buffer, which is then copied to out. */
+Status compute_separately(StreamScope *scope, const Product &product, const Batch &batch,
+                          const int *devices, int count, Copies *copies)
+{
+    Matrix memory;
+    Strided stack = product.out;
+    const int64_t products = batch_count(&batch);
+    Status status = take_copy(scope, "out", stack, products, &memory);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    Product separate = product;
+    separate.out_changed = nullptr;
+    Batch contiguous = batch;
+    batch_add_contiguous(memory.data, &separate, &contiguous);
+    Product simple = separate;
+    Batch simple_batch = contiguous;
+    batch_simplify(&simple, &simple_batch);
+    status = compute_all(scope, simple, simple_batch, devices, count, copies);
+    if (status.code == STATUS_OK) {
+        product_changes_out(&product);
+    }
+    for (int64_t n = 0; n < products && status.code == STATUS_OK; ++n) {
+        const Strided to = batch_product(&product, &batch, n).out,
+                      from = batch_product(&separate, &contiguous, n).out;
+        status = scope_copy(scope, &to, &from);
+    }
+    scope_give(scope, memory.data);
+    return status;
 }
 
 /* Fails if the stream's capture status changed because an operand's stream is being captured. */
@@ -184,25 +286,35 @@ Status ask_for_capture(StreamScope *scope)
     return scope_refuse_capture();
 }
 
-Status run(StreamScope *scope, const Product *wanted, const int *devices, int count,
-           DeviceBuffer **result)
+Status run(StreamScope *scope, const Product *wanted, const Batch *wanted_batch, const int *devices,
+           int count, DeviceBuffer **result)
 {
     Product product = product_as_read(wanted);
+    Batch batch = *wanted_batch;
     DeviceBuffer *made = nullptr;
     Copies copies = {};
+    product.count = 1;
     Status status = ask_for_capture(scope);
+    const int64_t products = batch_count(&batch);
     if (status.code == STATUS_OK && !product.out.data) {
+        int64_t rows = 0;
+        const bool fits = !__builtin_mul_overflow(products, product.A.rows, &rows);
         status = scope->captured
                      ? refuse_capture("a new array", "pass out=, an array that you keep as long "
                                                      "as the graph")
-                     : make_buffer(scope, product.A.rows, product.B.cols, &made);
+                     : make_buffer(scope, fits ? rows : INT64_MAX, product.B.cols, &made);
         if (made) {
             scope_add(scope, made, true);
-            product.out = strided_of_matrix(&made->matrix);
+            batch_add_contiguous(made->matrix.data, &product, &batch);
         }
     }
-    if (status.code == STATUS_OK && product.out.rows > 0 && product.out.cols > 0) {
-        status = compute(scope, product, devices, count, &copies);
+    if (status.code == STATUS_OK && product.out.rows > 0 && product.out.cols > 0 && products > 0) {
+        if (batch_must_wait(&product, &batch)) {
+            status = compute_separately(scope, product, batch, devices, count, &copies);
+        } else {
+            batch_simplify(&product, &batch);
+            status = compute_all(scope, product, batch, devices, count, &copies);
+        }
     }
     if (scope->captured) {
         return status;
@@ -213,9 +325,7 @@ Status run(StreamScope *scope, const Product *wanted, const int *devices, int co
     } else {
         status = buffers_note(scope);
     }
-    for (const Matrix *const copy : {&copies.A, &copies.B, &copies.C}) {
-        scope_give(scope, copy->data);
-    }
+    give_copies(scope, &copies);
     if (made && status.code != STATUS_OK) {
         buffer_drop(made);
     } else if (made) {
@@ -296,12 +406,12 @@ bool is_ready(DeviceBuffer *buffer)
 
 } // namespace
 
-extern "C" Status cuda_queue(const Product *product, void *stream)
+extern "C" Status cuda_queue(const Product *product, const Batch *batch, void *stream)
 {
     StreamScope scope;
     Status status = scope_enter(product->device, stream, &scope);
     if (status.code == STATUS_OK) {
-        status = run(&scope, product, &product->device, 1, nullptr);
+        status = run(&scope, product, batch, &product->device, 1, nullptr);
         scope_leave(&scope);
     }
     return status;

@@ -72,13 +72,13 @@ struct DeviceArrays {
      * not hold a lock that a CUDA callback needs. At most MOST_USED calls per scope. */
     Status (*use)(StreamScope *scope, DeviceBuffer *buffer, bool writes);
 
-    /* Computes the product as product_run does. The operands are on devices[0], the scope's
+    /* Computes the batch as product_run does. The operands are on devices[0], the scope's
      * device. If out.data is NULL, *result is a new buffer, possibly empty, that the caller
-     * owns. Further devices read rows from the first and write their results back to it. In a
+     * owns; its matrix has the rows of all products. Further devices read rows from the first and write their results back to it. In a
      * caller's stream and on one device, this returns when all work is queued; otherwise when
      * the result is complete. */
-    Status (*run)(StreamScope *scope, const Product *product, const int *devices, int count,
-                  DeviceBuffer **result);
+    Status (*run)(StreamScope *scope, const Product *product, const struct Batch *batch,
+                  const int *devices, int count, DeviceBuffer **result);
 
     /* Copies a buffer to contiguous host memory of the same shape. */
     Status (*download)(DeviceBuffer *buffer, float *host);

@@ -15,7 +15,9 @@ static double bytes_of(const Strided &array)
 
 static Status multiply(const Product *product, Streams *streams, bool *began)
 {
+    /* A batch arrives in pieces of a few megabytes: core/batch_pieces.h. */
     const bool is_small =
+        product->count > 1 ||
         bytes_of(product->A) + bytes_of(product->B) + bytes_of(product->out) <= small_bytes;
     const Status status =
         is_small ? multiply_small(product, streams) : multiply_by_panels(product, streams, began);

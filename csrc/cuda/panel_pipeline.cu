@@ -111,6 +111,7 @@ void finish_piece(Call *call, int slot)
         call->overlaps ? cudaEventSynchronize(call->streams->downloaded[piece % streams_steps])
                        : cudaStreamSynchronize(call->streams->down);
     if (check(call, computing, error)) {
+        product_changes_out(&call->product);
         const int64_t ld = leading_dimension(out->cols);
         const Strided staged = {call->pieces.memory +
                                     static_cast<size_t>(slot) * call->C.slot_bytes,
@@ -132,6 +133,7 @@ bool download(Call *call, const Step *step)
     const cudaStream_t down = call->streams->down;
     Matrix host;
     if (as_pinned_matrix(&step->out, false, &host)) {
+        product_changes_out(&call->product);
         return check(call, copying_out, device_matrix_copy(&host, C, cudaMemcpyDeviceToHost, down));
     }
     if (!call->pieces.memory) {

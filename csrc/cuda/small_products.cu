@@ -1,5 +1,6 @@
-/* Small products: the time depends on the number of copies rather than on their size. */
+/* Small products, and batches of them: the time depends on the number of copies rather than on their size. */
 #include "../core/device.h"
+#include "../core/workers.h"
 #include "allocator.h"
 #include "device_matrix.h"
 #include "failures.h"
@@ -14,14 +15,24 @@ constexpr int64_t element = sizeof(float);
  * call with a copy 0.034 ms. */
 constexpr int64_t written_bytes = int64_t{1} << 16;
 
-/* Places a matrix at `offset` bytes and advances the offset. */
-Matrix place(const Strided &array, bool by_columns, char *memory, size_t *offset)
+/* The matrices of a batch that differ. */
+int64_t count_of(const Product *product, const Strided &array)
 {
-    const Matrix matrix =
-        matrix_in(memory ? memory + *offset : nullptr, array.rows, array.cols, by_columns);
-    const int64_t lines = by_columns ? matrix.cols : matrix.rows;
-    *offset = aligned(*offset + static_cast<size_t>(
-                                    lines * (matrix.row_stride + matrix.col_stride - 1) * element));
+    return array.batch_bytes == 0 ? 1 : product->count;
+}
+
+/* Places `count` matrices at `offset` bytes and advances the offset. */
+Matrix place(const Strided &array, int64_t count, bool by_columns, char *memory, size_t *offset)
+{
+    const int64_t lines = by_columns ? array.cols : array.rows;
+    const int64_t ld = leading_dimension_in(count, by_columns ? array.rows : array.cols);
+    const Matrix matrix = {reinterpret_cast<float *>(memory ? memory + *offset : nullptr),
+                           array.rows,
+                           array.cols,
+                           by_columns ? 1 : ld,
+                           by_columns ? ld : 1,
+                           count > 1 ? lines * ld : 0};
+    *offset = aligned(*offset + static_cast<size_t>(count * lines * ld * element));
     return matrix;
 }
 
@@ -29,10 +40,12 @@ Matrix place(const Strided &array, bool by_columns, char *memory, size_t *offset
 size_t place_all(const Product *product, char *memory, Sgemm *problem, size_t *before_c)
 {
     size_t offset = 0;
-    problem->A = place(product->A, is_column_major(&product->A), memory, &offset);
-    problem->B = place(product->B, is_column_major(&product->B), memory, &offset);
+    problem->A = place(product->A, count_of(product, product->A), is_column_major(&product->A),
+                       memory, &offset);
+    problem->B = place(product->B, count_of(product, product->B), is_column_major(&product->B),
+                       memory, &offset);
     *before_c = offset;
-    problem->C = place(product->out, false, memory, &offset);
+    problem->C = place(product->out, product->count, false, memory, &offset);
     return offset;
 }
 
@@ -52,6 +65,12 @@ bool writes_to_host(int device)
     return answer == YES;
 }
 
+/* The contiguous matrices of a batch as one matrix. */
+Matrix all_rows(const Matrix &C, int64_t count)
+{
+    return {C.data, C.rows * count, C.cols, C.row_stride, C.col_stride};
+}
+
 /* Copies `in` bytes of staged operands to the GPU and queues the product. */
 Status queue(const Product *product, const char *staged, size_t in, const Sgemm *there,
              void *memory, const Matrix *copied_out, cudaStream_t stream)
@@ -63,12 +82,14 @@ Status queue(const Product *product, const char *staged, size_t in, const Sgemm 
             : device_checked(product->device, "copying from the host",
                              cudaMemcpyAsync(memory, staged, in, cudaMemcpyHostToDevice, stream));
     if (status.code == STATUS_OK) {
-        status = product->variant->launch[DEVICE_CUDA](there, &where);
+        int64_t launched = 0;
+        status = variant_launch(product->variant, DEVICE_CUDA, there, &where, &launched);
     }
     if (status.code == STATUS_OK && copied_out) {
+        const Matrix results = all_rows(there->C, product->count);
         status = device_checked(
             product->device, "copying to the host",
-            device_matrix_copy(copied_out, &there->C, cudaMemcpyDeviceToHost, stream));
+            device_matrix_copy(copied_out, &results, cudaMemcpyDeviceToHost, stream));
     }
     return status;
 }
@@ -87,6 +108,16 @@ Status drain(int device, cudaStream_t stream, Status status)
     return status;
 }
 
+/* Copies an operand. A small product's is copied by the calling thread. */
+void gather(const Product *product, const Strided &from, const Strided &to)
+{
+    if (to.batch_bytes == 0) {
+        strided_copy(&to, &from);
+    } else {
+        workers_copy_batch(&to, &from, product->count, nullptr);
+    }
+}
+
 /* Gathers the operands in staging memory and multiplies them in GPU memory of the same size. */
 Status multiply_in(const Product *product, const Staging *staging, void *memory,
                    cudaStream_t stream)
@@ -97,27 +128,33 @@ Status multiply_in(const Product *product, const Staging *staging, void *memory,
     place_all(product, static_cast<char *>(memory), &there, &before_c);
     const Strided a = strided_of_matrix(&staged.A), b = strided_of_matrix(&staged.B),
                   c = strided_of_matrix(&staged.C);
-    strided_copy(&a, &product->A);
-    strided_copy(&b, &product->B);
+    gather(product, product->A, a);
+    gather(product, product->B, b);
     if (product->beta != 0.0f) {
-        strided_copy(&c, &product->C);
+        gather(product, product->C, c);
     }
     Matrix host;
-    const bool direct = as_pinned_matrix(&product->out, false, &host);
-    const Matrix out = direct ? host : staged.C;
+    Strided results;
+    const bool direct = strided_join(&product->out, product->count, &results) &&
+                        as_pinned_matrix(&results, false, &host);
+    const Matrix out = direct ? host : all_rows(staged.C, product->count);
     const bool written = product->beta == 0.0f && (direct || staging->pinned) &&
-                         out.rows * out.cols * element <= written_bytes &&
+                         product->count == 1 && out.rows * out.cols * element <= written_bytes &&
                          writes_to_host(product->device);
     there.C = written ? out : there.C;
     there.alpha = product->alpha;
     there.beta = product->beta;
     there.count = product->count;
     const size_t in = product->beta == 0.0f ? before_c : bytes;
+    if (direct) {
+        product_changes_out(product);
+    }
     const Status queued =
         queue(product, staging->memory, in, &there, memory, written ? nullptr : &out, stream);
     const Status status = drain(product->device, stream, queued);
     if (status.code == STATUS_OK && !direct) {
-        strided_copy(&product->out, &c);
+        product_changes_out(product);
+        gather(product, c, product->out);
     }
     return status;
 }

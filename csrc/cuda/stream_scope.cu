@@ -135,11 +135,12 @@ void scope_give(StreamScope *scope, void *memory)
 Status scope_launch(StreamScope *scope, const Variant *variant, const Sgemm *problem)
 {
     const Launch where = {scope->device, scope->stream, nullptr, nullptr, false};
-    Status status = variant->launch[DEVICE_CUDA](problem, &where);
+    int64_t launched = 0;
+    Status status = variant_launch(variant, DEVICE_CUDA, problem, &where, &launched);
     if (status.code == STATUS_OUT_OF_MEMORY && !scope->captured) {
         memory_lock_exclusive(scope->device, nullptr);
         buffers_collect(scope->device, stream_of(scope), true);
-        status = variant->launch[DEVICE_CUDA](problem, &where);
+        status = variant_launch(variant, DEVICE_CUDA, problem, &where, &launched);
         memory_unlock(scope->device);
     }
     return status;

@@ -261,7 +261,7 @@ add_and_store(const Sgemm &p, const Origin &tile, const Part<G> &own, const Warp
 {
     if (p.C.col_stride != 1) {
         store_columns<G, PARTS, SLICES>(p, tile, own, warp_index);
-    } else if (p.beta == 0.0f && is_aligned(p.C.data) && p.C.row_stride % 4 == 0 &&
+    } else if (p.beta == 0.0f && is_aligned(address(p.C, 0, 0)) && p.C.row_stride % 4 == 0 &&
                p.C.cols % 4 == 0) {
         store_rows<G, 4, PARTS, SLICES>(p, tile, own, warp_index);
     } else {
@@ -526,10 +526,10 @@ Status launch_tiles_of(const Sgemm &p, int splits, bool cluster, const Launch *w
                                    tiles * splits, j, where);
     }
     if constexpr (G::slices == 1) {
-        return launch_blocks(tiled<G, MIN_BLOCKS>, spec_of<G>("tiled"), tiles, p, where);
+        return launch_blocks(tiled<G, MIN_BLOCKS>, spec_of<G>("tiled"), tiles, p, where, p.count);
     } else {
         return launch_blocks(split_product<G, MIN_BLOCKS, ONE_BLOCK>, spec_of<G>("split_product"),
-                             tiles, j, where);
+                             tiles, j, where, p.count);
     }
 }
 

@@ -56,7 +56,7 @@ template <int SHARERS> Status launch_direct_of(const Sgemm *problem, const Launc
     spec.cluster = 1;
     const int64_t count = problem->C.rows * problem->C.cols;
     return launch_blocks(direct<SHARERS>, spec, (count + results_of_block - 1) / results_of_block,
-                         *problem, where);
+                         *problem, where, problem->count);
 }
 
 inline Status launch_direct(const Sgemm *problem, const Launch *where)

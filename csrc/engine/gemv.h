@@ -237,7 +237,7 @@ __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT(ROWS)) gemv_by_row
     const int64_t col = block.col + 4 * x, first = block.begin + y;
 
     float sum[ROWS][4] = {};
-    if (is_aligned(p.B.data) && p.B.row_stride % 4 == 0 && col + 3 < p.B.cols) {
+    if (is_aligned(address(p.B, 0, 0)) && p.B.row_stride % 4 == 0 && col + 3 < p.B.cols) {
         add_rows<true>(p, block, col, first, step, sum);
     } else if (col < p.B.cols) {
         add_rows<false>(p, block, col, first, step, sum);
@@ -511,10 +511,11 @@ __global__ void __launch_bounds__(gemv_threads, gemv_resident<ROWS>)
 
 /* ------------------------------------------------------------------ on the host */
 
-/* Whether all rows of X consist of aligned float4s. */
+/* Whether all rows of X, and of the other matrices of its batch, consist of aligned float4s. */
 inline bool has_aligned_rows(const Matrix &X)
 {
-    return is_aligned(X.data) && X.cols % 4 == 0 && (X.row_stride % 4 == 0 || X.rows == 1);
+    return is_aligned(X.data) && X.batch_stride % 4 == 0 && X.cols % 4 == 0 &&
+           (X.row_stride % 4 == 0 || X.rows == 1);
 }
 
 template <int ROWS>
@@ -569,7 +570,7 @@ Status launch_gemv_of(const Sgemm &p, int splits, int width, const Launch *where
                                      : gemv_unaligned_columns<ROWS, false>;
     const int64_t blocks = across * groups;
     if (splits == 1) {
-        return launch_blocks(kernel, spec, blocks, gemv, where);
+        return launch_blocks(kernel, spec, blocks, gemv, where, p.count);
     }
     const size_t bytes =
         static_cast<size_t>(blocks * splits * ((ROWS * cols + 3) / 4)) * sizeof(float4);

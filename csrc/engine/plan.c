@@ -29,10 +29,16 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* Whether the matrix begins on a 16-byte boundary, and all others of its batch do. */
+static bool is_aligned(const Matrix *X)
+{
+    return (uintptr_t)X->data % 16 == 0 && X->batch_stride % 4 == 0;
+}
+
 static PlanOperand operand_of(const Matrix *X, int64_t along, int64_t across)
 {
     const int64_t pitch = along == 1 ? across : along;
-    return (PlanOperand){along == 1, (uintptr_t)X->data % 16 == 0, pitch > 0, (int8_t)(pitch & 3)};
+    return (PlanOperand){along == 1, is_aligned(X), pitch > 0, (int8_t)(pitch & 3)};
 }
 
 PlanShape plan_shape(const Sgemm *p)
@@ -42,23 +48,29 @@ PlanShape plan_shape(const Sgemm *p)
     shape.M = p->C.rows;
     shape.N = p->C.cols;
     shape.K = p->A.cols;
+    shape.count = p->count;
     shape.A = operand_of(&p->A, p->A.col_stride, p->A.row_stride);
     shape.B = operand_of(&p->B, p->B.row_stride, p->B.col_stride);
-    shape.stores_float4 = p->beta == 0 && p->C.cols % 4 == 0 && p->C.row_stride % 4 == 0 &&
-                          (uintptr_t)p->C.data % 16 == 0;
+    shape.stores_float4 =
+        p->beta == 0 && p->C.cols % 4 == 0 && p->C.row_stride % 4 == 0 && is_aligned(&p->C);
     return shape;
 }
 
 static PlanShape as_planned(PlanShape shape, bool transposed)
 {
-    return transposed
-               ? (PlanShape){shape.N, shape.M, shape.K, shape.B, shape.A, shape.stores_float4}
-               : shape;
+    return transposed ? (PlanShape){shape.N,
+                                    shape.M,
+                                    shape.K,
+                                    shape.count,
+                                    shape.B,
+                                    shape.A,
+                                    shape.stores_float4}
+                      : shape;
 }
 
 static int64_t tiles_of(const Tile *t, const PlanShape *s)
 {
-    return ceil_div(s->M, t->BM) * ceil_div(s->N, t->BN);
+    return ceil_div(s->M, t->BM) * ceil_div(s->N, t->BN) * s->count;
 }
 
 /* ------------------------------------------------------------------ estimates */
@@ -72,7 +84,8 @@ static double copy_slots(PlanOperand X, const PlanConstants *c)
 static double memory_cycles(const PlanShape *s, double wasted, const PlanDevice *d)
 {
     const double M = (double)s->M, N = (double)s->N, K = (double)s->K;
-    return 4 * (M * K + K * N + M * N + wasted) / (d->constants->from_memory * d->multiprocessors);
+    return 4 * (double)s->count * (M * K + K * N + M * N + wasted) /
+           (d->constants->from_memory * d->multiprocessors);
 }
 
 int plan_group(int64_t splits)
@@ -177,7 +190,8 @@ static double estimate_direct(const PlanShape *s, const PlanDevice *d)
     const PlanConstants *const c = d->constants;
     const int sharers = DIRECT_SHARERS(s->M * s->N, s->K);
     const double rounds = (double)ceil_div(s->K, DIRECT_IN_FLIGHT * sharers);
-    const double threads = (double)s->M * (double)s->N * sharers / d->multiprocessors;
+    const double threads =
+        (double)s->M * (double)s->N * (double)s->count * sharers / d->multiprocessors;
     return c->launch + c->direct_round * rounds +
            hypot(memory_cycles(s, 0, d), threads * c->direct_step * (2 + rounds));
 }
@@ -216,7 +230,7 @@ static int64_t gemv_blocks(const Gemv *g, const PlanShape *s, int width)
 {
     const int64_t strip = (int64_t)width * g->column_step;
     return (s->N / strip * g->column_step + least(s->N % strip, g->column_step)) *
-           ceil_div(s->M, g->rows);
+           ceil_div(s->M, g->rows) * s->count;
 }
 
 /* Steps of K in one round of loads. */
@@ -268,6 +282,9 @@ double plan_estimate(const Plan *plan, const Sgemm *problem, const PlanDevice *d
 static bool supports(const Plan *plan, const PlanShape *shape, const PlanDevice *device)
 {
     const PlanShape s = as_planned(*shape, plan->transposed);
+    if (s.count > 1 && (plan->kernel == LARGEST || plan->splits > 1)) {
+        return false; /* kernels of one product */
+    }
     if (plan->kernel == LARGEST) {
         return !plan->transposed;
     }
@@ -364,7 +381,7 @@ int plan_list(const PlanShape *shape, const PlanDevice *device, Plan plans[PLANS
     add(&list, (Plan){.kernel = DIRECT, .splits = 1});
     add_gemv(&list, false);
     add_gemv(&list, true);
-    if (least(shape->M, shape->N) > 1) { /* a vector has no data reuse */
+    if (shape->count > 1 || least(shape->M, shape->N) > 1) { /* a vector has no data reuse */
         add(&list, (Plan){.kernel = LARGEST, .splits = 1});
         for (int kernel = 0; kernel < TILE_COUNT; ++kernel) {
             for (int transposed = 0; transposed <= (shape->M > shape->N); ++transposed) {

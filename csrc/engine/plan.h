@@ -98,6 +98,7 @@ typedef struct {
 /* All properties of a product that a plan depends on. */
 typedef struct {
     int64_t M, N, K;
+    int64_t count; /* of the batch in one launch; 1: one product */
     PlanOperand A, B;
     bool stores_float4; /* C is stored as aligned float4 and not read */
 } PlanShape;

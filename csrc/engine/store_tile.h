@@ -126,7 +126,8 @@ static __device__ __forceinline__ void store_thread_tile(const Sgemm &p, const O
                                                          const ThreadTile<G> &own,
                                                          const float (&sum)[G::TM][G::TN])
 {
-    if (p.beta != 0.0f || !is_aligned(p.C.data) || p.C.row_stride % 4 != 0 || p.C.cols % 4 != 0) {
+    if (p.beta != 0.0f || !is_aligned(address(p.C, 0, 0)) || p.C.row_stride % 4 != 0 ||
+        p.C.cols % 4 != 0) {
         store_by_lines<G>(p, tile, own, sum);
         return;
     }

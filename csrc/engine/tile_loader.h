@@ -42,7 +42,8 @@ template <int LINES, int DEPTH, int LD, int THREADS, int DEEP, bool K_MAJOR> str
         : depth_stride(X.col_stride), line_stride(X.row_stride)
     {
         const int left = clamped(X.rows - first_line);
-        whole = is_aligned(X.data) && depth_stride % 4 == 0 && (X.rows % 4 == 0 || left >= LINES);
+        whole = is_aligned(address(X, 0, 0)) && depth_stride % 4 == 0 &&
+                (X.rows % 4 == 0 || left >= LINES);
         const int line = K_MAJOR ? thread / deep : whole ? thread % side * 4 : thread % singles;
         k = K_MAJOR ? thread % deep : whole ? thread / side : thread / singles;
         first = k * LD + line;

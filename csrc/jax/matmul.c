@@ -11,15 +11,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../core/call.h"
+#include "../core/sgemm_kernels.h"
 #include "xla/ffi/api/c_api.h"
 
 #define EXPORTED __attribute__((visibility("default")))
 
-enum { OPERANDS = 2, MESSAGE_BYTES = 512, VARIANT_BYTES = 64, ON_CPU = -1 };
+enum { OPERANDS = 2, VARIANT_BYTES = 64 };
 
-/* sgemm_call of the package's extension, set before the handlers are registered. */
-static typeof(sgemm_call) *call_product;
+/* sgemm_kernels_multiply of the package's extension, set before the handlers are registered. */
+static typeof(sgemm_kernels_multiply) *call_product;
 
 EXPORTED void sgemm_jax_set_call(void *address)
 {
@@ -101,22 +101,21 @@ static bool has_buffers(const XLA_FFI_CallFrame *frame)
 
 /* Matrix number `index` of the result's batch in a row-major buffer. An operand's batch dimension of
  * 1 is broadcast. */
-static SgemmMatrix matrix_of(const XLA_FFI_Buffer *buffer, const XLA_FFI_Buffer *result,
-                             int64_t index, bool transposed)
+static sgemm_kernels_matrix matrix_of(const XLA_FFI_Buffer *buffer, const XLA_FFI_Buffer *result,
+                                      int64_t index, bool transposed)
 {
     const int64_t rank = buffer->rank;
     const int64_t rows = buffer->dims[rank - 2], cols = buffer->dims[rank - 1];
-    const int64_t row_bytes = cols * (int64_t)sizeof(float);
-    int64_t step = rows * row_bytes, offset = 0;
+    int64_t step = rows * cols, offset = 0;
     for (int64_t axis = rank - 3; axis >= 0; --axis) {
         const int64_t place = index % result->dims[axis];
         index /= result->dims[axis];
         offset += buffer->dims[axis] == 1 ? 0 : place * step;
         step *= buffer->dims[axis];
     }
-    char *const data = (char *)buffer->data + offset;
-    return transposed ? (SgemmMatrix){data, cols, rows, sizeof(float), row_bytes}
-                      : (SgemmMatrix){data, rows, cols, row_bytes, sizeof(float)};
+    float *const data = (float *)buffer->data + offset;
+    return transposed ? (sgemm_kernels_matrix){data, cols, rows, 1, cols}
+                      : (sgemm_kernels_matrix){data, rows, cols, cols, 1};
 }
 
 static int64_t batch_of(const XLA_FFI_Buffer *result)
@@ -131,7 +130,7 @@ static int64_t batch_of(const XLA_FFI_Buffer *result)
 /* ------------------------------------------------------------------ the handlers */
 
 /* Computes every product of the batch on a device. */
-static XLA_FFI_Error *multiply(const XLA_FFI_CallFrame *frame, int device, void *stream)
+static XLA_FFI_Error *multiply(const XLA_FFI_CallFrame *frame, const sgemm_kernels_place *place)
 {
     Options options;
     if (!has_buffers(frame) || !read_options(&frame->attrs, &options)) {
@@ -144,14 +143,13 @@ static XLA_FFI_Error *multiply(const XLA_FFI_CallFrame *frame, int device, void 
         return failed(frame, "sgemm_kernels: the operands' shapes do not fit the result's");
     }
     const int64_t batch = batch_of(result);
-    char message[MESSAGE_BYTES];
+    sgemm_kernels_status status;
     for (int64_t index = 0; index < batch; ++index) {
-        const SgemmMatrix A = matrix_of(operands[0], result, index, options.transpose_a);
-        const SgemmMatrix B = matrix_of(operands[1], result, index, options.transpose_b);
-        const SgemmMatrix out = matrix_of(result, result, index, false);
-        if (call_product(options.variant, device, stream, 1.0f, &A, &B, 0.0f, NULL, &out, message,
-                         sizeof message) != 0) {
-            return failed(frame, message);
+        const sgemm_kernels_matrix A = matrix_of(operands[0], result, index, options.transpose_a);
+        const sgemm_kernels_matrix B = matrix_of(operands[1], result, index, options.transpose_b);
+        const sgemm_kernels_matrix out = matrix_of(result, result, index, false);
+        if (call_product(options.variant, place, 1.0f, &A, &B, 0.0f, NULL, &out, &status) != 0) {
+            return failed(frame, status.message);
         }
     }
     return NULL;
@@ -176,7 +174,8 @@ static bool told_version(const XLA_FFI_CallFrame *frame)
 
 EXPORTED XLA_FFI_Error *sgemm_jax_cpu(XLA_FFI_CallFrame *frame)
 {
-    return told_version(frame) ? NULL : multiply(frame, ON_CPU, NULL);
+    const sgemm_kernels_place place = {SGEMM_KERNELS_CPU, SGEMM_KERNELS_HOST_MEMORY, NULL};
+    return told_version(frame) ? NULL : multiply(frame, &place);
 }
 
 EXPORTED XLA_FFI_Error *sgemm_jax_gpu(XLA_FFI_CallFrame *frame)
@@ -190,5 +189,7 @@ EXPORTED XLA_FFI_Error *sgemm_jax_gpu(XLA_FFI_CallFrame *frame)
     XLA_FFI_DeviceOrdinal_Get_Args device = {
         .struct_size = XLA_FFI_DeviceOrdinal_Get_Args_STRUCT_SIZE, .ctx = frame->ctx};
     error = error ? error : frame->api->XLA_FFI_DeviceOrdinal_Get(&device);
-    return error ? error : multiply(frame, device.device_ordinal, stream.stream);
+    const sgemm_kernels_place place = {device.device_ordinal, SGEMM_KERNELS_GPU_MEMORY,
+                                       stream.stream};
+    return error ? error : multiply(frame, &place);
 }

@@ -5,13 +5,16 @@
 
 #include "choosing.h"
 #include "dlpack.h"
+#include "operand.h"
 #include "raising.h"
 #include "result.h"
 
 typedef struct {
     PyObject ob_base;
     DeviceBuffer *block;
-    bool transposed; /* the array is the transpose of the block */
+    int axes;
+    int64_t *shape; /* then the strides in bytes: axes entries each */
+    int64_t *bytes;
 } DeviceArray;
 
 static const DeviceArrays *arrays(void)
@@ -24,38 +27,68 @@ DeviceBuffer *device_array_block(PyObject *array)
     return ((DeviceArray *)array)->block;
 }
 
-static bool is_transposed(PyObject *array)
+static const DeviceArray *of(PyObject *array)
 {
-    return ((DeviceArray *)array)->transposed;
+    return (const DeviceArray *)array;
 }
 
-Strided device_array_strided(PyObject *array)
+void device_array_view(PyObject *array, View *view)
 {
-    const Strided by_rows = strided_of_matrix(&device_array_block(array)->matrix);
-    return is_transposed(array) ? strided_transposed(&by_rows) : by_rows;
+    const DeviceArray *const self = of(array);
+    view->data = (char *)self->block->matrix.data;
+    view->axes = self->axes;
+    view->swapped = false;
+    memcpy(view->shape, self->shape, (size_t)self->axes * sizeof *self->shape);
+    memcpy(view->bytes, self->bytes, (size_t)self->axes * sizeof *self->bytes);
 }
 
-static PyObject *new_array(PyTypeObject *type, DeviceBuffer *block, bool transposed)
+/* An array without shape and strides: the caller sets them. */
+static DeviceArray *new_array(PyTypeObject *type, DeviceBuffer *block, int axes)
 {
-    DeviceArray *const array = PyObject_New(DeviceArray, type);
+    int64_t *const entries = malloc((size_t)(2 * axes + 1) * sizeof *entries);
+    DeviceArray *const array = entries ? PyObject_New(DeviceArray, type) : NULL;
     if (!array) {
+        free(entries);
         arrays()->drop(block);
-        return NULL;
+        return entries ? NULL : (DeviceArray *)PyErr_NoMemory();
     }
     array->block = block;
-    array->transposed = transposed;
+    array->axes = axes;
+    array->shape = entries;
+    array->bytes = entries + axes;
+    return array;
+}
+
+PyObject *device_array_new(PyTypeObject *type, DeviceBuffer *block, int axes, const int64_t *shape)
+{
+    DeviceArray *const array = new_array(type, block, axes);
+    int64_t bytes = sizeof(float);
+    for (int axis = axes; array && axis-- > 0;) {
+        array->shape[axis] = shape[axis];
+        array->bytes[axis] = bytes;
+        bytes *= shape[axis] > 0 ? shape[axis] : 1;
+    }
     return (PyObject *)array;
 }
 
-PyObject *device_array_new(PyTypeObject *type, DeviceBuffer *block)
+/* A view of the same memory. Its axis i is axis order[i] of the array. */
+static PyObject *permuted(PyObject *self, const int *order)
 {
-    return new_array(type, block, false);
+    DeviceBuffer *const block = device_array_block(self);
+    arrays()->share(block);
+    DeviceArray *const view = new_array(Py_TYPE(self), block, of(self)->axes);
+    for (int axis = 0; view && axis < view->axes; ++axis) {
+        view->shape[axis] = of(self)->shape[order[axis]];
+        view->bytes[axis] = of(self)->bytes[order[axis]];
+    }
+    return (PyObject *)view;
 }
 
 static void deallocate(PyObject *self)
 {
     PyTypeObject *const type = Py_TYPE(self);
     arrays()->drop(device_array_block(self));
+    free(of(self)->shape);
     PyObject_Free(self);
     Py_DECREF(type);
 }
@@ -87,26 +120,36 @@ static bool is_reachable(PyObject *self)
 
 /* ------------------------------------------------------------------ attributes */
 
-static PyObject *pair(long long first, long long second)
-{
-    return Py_BuildValue("(LL)", first, second);
-}
-
 static PyObject *shape(PyObject *self, void *Py_UNUSED(closure))
 {
-    const Strided array = device_array_strided(self);
-    return pair(array.rows, array.cols);
+    return operand_tuple(of(self)->axes, of(self)->shape);
 }
 
 static int64_t element_count(PyObject *self)
 {
-    const Matrix *const matrix = &device_array_block(self)->matrix;
-    return matrix->rows * matrix->cols;
+    int64_t count = 1;
+    for (int axis = 0; axis < of(self)->axes; ++axis) {
+        count *= of(self)->shape[axis];
+    }
+    return count;
 }
 
-static PyObject *dimensions(PyObject *Py_UNUSED(self), void *Py_UNUSED(closure))
+/* Whether the elements are in the order of their addresses. */
+static bool is_contiguous(PyObject *self)
 {
-    return PyLong_FromLong(2);
+    int64_t bytes = sizeof(float);
+    bool is = true;
+    for (int axis = of(self)->axes; axis-- > 0;) {
+        const int64_t length = of(self)->shape[axis];
+        is = is && (length == 1 || of(self)->bytes[axis] == bytes);
+        bytes *= length;
+    }
+    return is || element_count(self) == 0;
+}
+
+static PyObject *dimensions(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLong(of(self)->axes);
 }
 
 static PyObject *size(PyObject *self, void *Py_UNUSED(closure))
@@ -121,14 +164,36 @@ static PyObject *bytes(PyObject *self, void *Py_UNUSED(closure))
 
 static PyObject *transpose(PyObject *self, void *Py_UNUSED(closure))
 {
-    DeviceBuffer *const block = device_array_block(self);
-    arrays()->share(block);
-    return new_array(Py_TYPE(self), block, !is_transposed(self));
+    int order[VIEW_AXES];
+    for (int axis = 0; axis < of(self)->axes; ++axis) {
+        order[axis] = of(self)->axes - 1 - axis;
+    }
+    return permuted(self, order);
+}
+
+static PyObject *transpose_matrices(PyObject *self, void *Py_UNUSED(closure))
+{
+    const int axes = of(self)->axes;
+    int order[VIEW_AXES];
+    if (axes < 2) {
+        return PyErr_Format(PyExc_ValueError,
+                            "mT transposes the last two dimensions, but the array has %d", axes);
+    }
+    for (int axis = 0; axis < axes; ++axis) {
+        order[axis] = axis;
+    }
+    order[axes - 2] = axes - 1;
+    order[axes - 1] = axes - 2;
+    return permuted(self, order);
 }
 
 static Py_ssize_t length(PyObject *self)
 {
-    return (Py_ssize_t)device_array_strided(self).rows;
+    if (of(self)->axes == 0) {
+        PyErr_SetString(PyExc_TypeError, "len() of an array without dimensions");
+        return -1;
+    }
+    return (Py_ssize_t)of(self)->shape[0];
 }
 
 static PyObject *dtype(PyObject *Py_UNUSED(self), void *Py_UNUSED(closure))
@@ -167,10 +232,14 @@ static Py_hash_t hash(PyObject *self)
 
 static PyObject *represent(PyObject *self)
 {
-    const Strided array = device_array_strided(self);
-    return PyUnicode_FromFormat(
-        "DeviceArray(shape=(%lld, %lld), dtype=float32, device='" GPU_KIND ":%d')",
-        (long long)array.rows, (long long)array.cols, device_array_block(self)->device);
+    PyObject *const tuple = shape(self, NULL);
+    PyObject *const text =
+        tuple
+            ? PyUnicode_FromFormat("DeviceArray(shape=%S, dtype=float32, device='" GPU_KIND ":%d')",
+                                   tuple, device_array_block(self)->device)
+            : NULL;
+    Py_XDECREF(tuple);
+    return text;
 }
 
 static PyObject *cuda_array_interface(PyObject *self, void *closure)
@@ -190,9 +259,8 @@ static PyObject *cuda_array_interface(PyObject *self, void *closure)
         return failed(self, &status);
     }
     PyObject *const stream = ready ? Py_NewRef(Py_None) : PyLong_FromLong(1);
-    const Strided array = device_array_strided(self);
     PyObject *const strides =
-        is_transposed(self) ? pair(array.row_bytes, array.col_bytes) : Py_NewRef(Py_None);
+        is_contiguous(self) ? Py_NewRef(Py_None) : operand_tuple(of(self)->axes, of(self)->bytes);
     return Py_BuildValue("{s:N, s:s, s:(KO), s:N, s:i, s:N}", "shape", shape(self, closure),
                          "typestr", "<f4", "data",
                          (unsigned long long)(uintptr_t)block->matrix.data, Py_False, "strides",
@@ -201,16 +269,16 @@ static PyObject *cuda_array_interface(PyObject *self, void *closure)
 
 /* ------------------------------------------------------------------ to NumPy */
 
-/* A row-major copy of the block. */
+/* A copy of the block as a NumPy array of one dimension. */
 static PyObject *block_to_numpy(PyObject *self)
 {
     DeviceBuffer *const block = device_array_block(self);
-    const npy_intp counts[2] = {block->matrix.rows, block->matrix.cols};
+    const npy_intp count = (npy_intp)element_count(self);
     if (!is_reachable(self)) {
         return NULL;
     }
-    PyObject *const array = result_array(2, counts, device_kinds[DEVICE_CUDA], block->device);
-    if (!array || PyArray_SIZE((PyArrayObject *)array) == 0) {
+    PyObject *const array = result_array(1, &count, device_kinds[DEVICE_CUDA], block->device);
+    if (!array || count == 0) {
         return array;
     }
     Status status;
@@ -227,17 +295,32 @@ static PyObject *block_to_numpy(PyObject *self)
 
 static PyObject *to_numpy(PyObject *self)
 {
-    PyObject *const by_rows = block_to_numpy(self);
-    if (!by_rows || !is_transposed(self)) {
-        return by_rows;
+    PyObject *const memory = block_to_numpy(self);
+    if (!memory) {
+        return NULL;
     }
-    PyObject *const transposed = PyArray_Transpose((PyArrayObject *)by_rows, NULL);
-    Py_DECREF(by_rows);
-    return transposed;
+    npy_intp counts[VIEW_AXES], strides[VIEW_AXES];
+    for (int axis = 0; axis < of(self)->axes; ++axis) {
+        counts[axis] = (npy_intp)of(self)->shape[axis];
+        strides[axis] = (npy_intp)of(self)->bytes[axis];
+    }
+    PyObject *const array =
+        PyArray_New(&PyArray_Type, of(self)->axes, counts, NPY_FLOAT, strides,
+                    PyArray_DATA((PyArrayObject *)memory), 0, NPY_ARRAY_WRITEABLE, NULL);
+    if (!array) {
+        Py_DECREF(memory);
+        return NULL;
+    }
+    if (PyArray_SetBaseObject((PyArrayObject *)array, memory) < 0) { /* steals the memory */
+        Py_DECREF(array);
+        return NULL;
+    }
+    PyArray_UpdateFlags((PyArrayObject *)array, NPY_ARRAY_UPDATE_ALL);
+    return array;
 }
 
 PyDoc_STRVAR(array_doc, "__array__($self, dtype=None, copy=None)\n--\n\n"
-                        "Copy the matrix to host memory, as a numpy.ndarray. numpy.asarray "
+                        "Copy the array to host memory, as a numpy.ndarray. numpy.asarray "
                         "calls this.");
 
 static PyObject *array(PyObject *self, PyObject *args, PyObject *keywords)
@@ -270,7 +353,7 @@ typedef struct {
         DlManaged plain;
         DlVersioned versioned;
     } as;
-    int64_t shape[2], strides[2];
+    int64_t shape[VIEW_AXES], strides[VIEW_AXES];
     DeviceBuffer *block;
 } Export;
 
@@ -306,8 +389,9 @@ static void discard_versioned(PyObject *capsule)
     }
 }
 
-/* A capsule for the block, row-major or transposed. Takes over the caller's share of the block. */
-static PyObject *new_capsule(DeviceBuffer *block, bool transposed, bool versioned, bool copied)
+/* A capsule for an array's elements in a block. Takes over the caller's share of the block. */
+static PyObject *new_capsule(const DeviceArray *array, DeviceBuffer *block, bool versioned,
+                             bool copied)
 {
     Export *const exported = calloc(1, sizeof *exported);
     if (!exported) {
@@ -315,13 +399,13 @@ static PyObject *new_capsule(DeviceBuffer *block, bool transposed, bool versione
         return PyErr_NoMemory();
     }
     exported->block = block;
-    exported->shape[transposed] = block->matrix.rows;
-    exported->shape[!transposed] = block->matrix.cols;
-    exported->strides[transposed] = block->matrix.cols;
-    exported->strides[!transposed] = 1;
+    for (int axis = 0; axis < array->axes; ++axis) {
+        exported->shape[axis] = array->shape[axis];
+        exported->strides[axis] = array->bytes[axis] / (int64_t)sizeof(float);
+    }
     const DlTensor tensor = {.data = block->matrix.data,
                              .device = {DLPACK_GPU, block->device},
-                             .dimensions = 2,
+                             .dimensions = array->axes,
                              .element = {DLPACK_FLOAT, 32, 1},
                              .shape = exported->shape,
                              .strides = exported->strides};
@@ -454,7 +538,7 @@ static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *keywords)
     if (status.code != STATUS_OK) {
         return failed(self, &status);
     }
-    return new_capsule(block, is_transposed(self), major >= 1, copy == Py_True);
+    return new_capsule(of(self), block, major >= 1, copy == Py_True);
 }
 
 PyDoc_STRVAR(dlpack_device_doc,
@@ -469,11 +553,14 @@ static PyObject *dlpack_device(PyObject *self, PyObject *Py_UNUSED(ignored))
 /* ------------------------------------------------------------------ the type */
 
 static PyGetSetDef attributes[] = {
-    {"shape", shape, NULL, "Rows and columns.", NULL},
-    {"ndim", dimensions, NULL, "2.", NULL},
+    {"shape", shape, NULL, "The lengths of the dimensions.", NULL},
+    {"ndim", dimensions, NULL, "The number of dimensions.", NULL},
     {"size", size, NULL, "The number of elements.", NULL},
     {"nbytes", bytes, NULL, "The number of bytes in all elements.", NULL},
-    {"T", transpose, NULL, "The transposed matrix: a view of the same memory.", NULL},
+    {"T", transpose, NULL, "The dimensions in reverse order: a view of the same memory.", NULL},
+    {"mT", transpose_matrices, NULL,
+     "The last two dimensions transposed, as for a batch of matrices: a view of the same memory.",
+     NULL},
     {"dtype", dtype, NULL, "numpy.dtype('float32').", NULL},
     {"device", device, NULL, "The GPU that holds the array, such as 'cuda:0'.", NULL},
     {"__cuda_array_interface__", cuda_array_interface, NULL, "The CUDA array interface, version 3.",
@@ -490,10 +577,11 @@ static PyMethodDef methods[] = {
 
 PyDoc_STRVAR(
     type_doc,
-    "A float32 matrix on a GPU: the result of run() for operands on a GPU.\n\n"
+    "A float32 array on a GPU: the result of run() for operands on a GPU.\n\n"
     "It has no operators. Other libraries import it without a copy: cupy.asarray(r),\n"
     "torch.from_dlpack(r), jax.dlpack.from_dlpack(r). numpy.asarray(r) copies it to host memory.\n"
-    "It is C-contiguous, and r.T is a view of the same memory. run() accepts both as operands and "
+    "It is C-contiguous; r.T and r.mT are views of the same memory. run() accepts all as operands "
+    "and "
     "as\nout. The memory is reused after all arrays and libraries that share it have released it.");
 
 static PyType_Slot slots[] = {

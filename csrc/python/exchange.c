@@ -62,14 +62,19 @@ static void release(DlVersioned *tensor)
     }
 }
 
-PyObject *exchange_new(const DlExchange *exchange, int device_kind, int device_index, int64_t rows,
-                       int64_t cols, Strided *array)
+PyObject *exchange_new(const DlExchange *exchange, int device_kind, int device_index, int axes,
+                       const int64_t *shape, void **memory)
 {
-    int64_t shape[] = {rows, cols}, strides[] = {cols, 1};
+    int64_t counts[VIEW_AXES], strides[VIEW_AXES], stride = 1;
+    for (int axis = axes; axis-- > 0;) {
+        counts[axis] = shape[axis];
+        strides[axis] = stride;
+        stride *= shape[axis] > 0 ? shape[axis] : 1;
+    }
     DlTensor like = {.device = {device_kind, device_index},
-                     .dimensions = 2,
+                     .dimensions = axes,
                      .element = {DLPACK_FLOAT, 32, 1},
-                     .shape = shape,
+                     .shape = counts,
                      .strides = strides};
     DlVersioned *made = NULL;
     void *object = NULL;
@@ -77,12 +82,7 @@ PyObject *exchange_new(const DlExchange *exchange, int device_kind, int device_i
         return NULL;
     }
     const DlTensor *const tensor = &made->tensor;
-    const int64_t row_bytes = cols * (int64_t)sizeof(float);
-    *array = (Strided){.data = (char *)tensor->data + tensor->byte_offset,
-                       .rows = rows,
-                       .cols = cols,
-                       .row_bytes = row_bytes,
-                       .col_bytes = sizeof(float)};
+    *memory = (char *)tensor->data + tensor->byte_offset;
     if (exchange->to_object(made, &object) != 0) {
         release(made);
         return NULL;

@@ -4,7 +4,7 @@
 #ifndef SGEMM_PYTHON_EXCHANGE_H
 #define SGEMM_PYTHON_EXCHANGE_H
 
-#include "../core/strided.h"
+#include "../core/view.h"
 #include "dlpack.h"
 #include "python.h"
 
@@ -15,10 +15,10 @@ const DlExchange *exchange_of(PyObject *module, PyObject *argument);
  * array that has no memory to view, such as a sparse tensor. */
 bool exchange_view(const DlExchange *exchange, PyObject *argument, DlTensor *tensor);
 
-/* A new row-major rows x cols matrix of the library on that device, and its memory in *array. NULL
- * with an exception set on failure. */
-PyObject *exchange_new(const DlExchange *exchange, int device_kind, int device_index, int64_t rows,
-                       int64_t cols, Strided *array);
+/* A new C-contiguous array of the library on that device, and its address in *memory. NULL with an
+ * exception set on failure. */
+PyObject *exchange_new(const DlExchange *exchange, int device_kind, int device_index, int axes,
+                       const int64_t *shape, void **memory);
 
 /* Whether the library marks the array as read-only: 1 or 0, or -1 with an exception set. */
 int exchange_is_read_only(const DlExchange *exchange, PyObject *argument);

@@ -104,10 +104,11 @@ static bool refuse_gradient(const Imported *imported)
  * the real parts, so its elements are not neighbours. */
 static bool refuse_negative_view(const Imported *imported)
 {
-    const Strided *const array = &imported->array;
-    if ((array->cols > 1 && array->col_bytes == sizeof(float)) ||
-        (array->rows > 1 && array->row_bytes == sizeof(float))) {
-        return false;
+    const View *const view = &imported->view;
+    for (int axis = 0; axis < view->axes; ++axis) {
+        if (view->shape[axis] > 1 && view->bytes[axis] == sizeof(float)) {
+            return false;
+        }
     }
     PyObject *const method = attribute_of(imported->argument, "is_neg");
     PyObject *const answer = method ? PyObject_CallNoArgs(method) : NULL;
@@ -272,6 +273,14 @@ bool interop_current_stream(const Imported *imported, void **stream)
     return true;
 }
 
+OperandLibrary interop_library(PyObject *argument)
+{
+    if (PyArray_Check(argument)) {
+        return (OperandLibrary){true, "numpy.broadcast_to(C"};
+    }
+    return (OperandLibrary){false, library_of(argument)->broadcast_call};
+}
+
 void interop_refuse_mixture(const Imported *imported, const Imported *host)
 {
     const Library *const library = library_of(imported->argument);
@@ -304,102 +313,86 @@ static bool refuse_dtype(const Imported *imported)
     return false;
 }
 
-/* Raises ValueError for an array that does not have 2 dimensions. `shape` holds the first two
- * entries of `tuple`. */
-static void refuse_shape(const Imported *imported, PyObject *tuple, const int64_t *shape)
+/* Whether neither the elements' addresses nor the size of a contiguous copy overflow. */
+static bool fits_in_memory(const View *view)
 {
-    if (strcmp(imported->name, "C") != 0 ||
-        !operand_refuse_bias(imported->rows, imported->cols, (int)PyTuple_Size(tuple), shape,
-                             library_of(imported->argument)->broadcast_call)) {
-        operand_refuse_shape(tuple, imported->name);
+    int64_t size = sizeof(float), last = (int64_t)(uintptr_t)view->data, first = last, end;
+    bool fits = first >= 0;
+    for (int axis = 0; fits && axis < view->axes; ++axis) {
+        int64_t reach;
+        fits = !__builtin_mul_overflow(view->shape[axis] - 1, view->bytes[axis], &reach) &&
+               !__builtin_mul_overflow(size, view->shape[axis], &size) &&
+               !__builtin_add_overflow(first, reach < 0 ? reach : 0, &first) && first >= 0 &&
+               !__builtin_add_overflow(last, reach > 0 ? reach : 0, &last);
     }
+    return fits && !__builtin_add_overflow(last, (int64_t)sizeof(float), &end);
 }
 
-bool interop_has_result_shape(const Imported *imported, const Strided *A, const Strided *B)
+/* Sets ValueError for an impossible array. The format has a place for the name, the shape and the
+ * strides in bytes. */
+static void refuse_view(const Imported *imported, const char *format)
 {
-    const int64_t shape[] = {imported->array.rows, imported->array.cols};
-    if (shape[0] == A->rows && shape[1] == B->cols) {
-        return true;
-    }
-    if (strcmp(imported->name, "C") == 0 &&
-        operand_refuse_bias(A->rows, B->cols, 2, shape,
-                            library_of(imported->argument)->broadcast_call)) {
-        return false;
-    }
-    return operand_has_result_shape(&imported->array, imported->name, A, B, false);
-}
-
-/* Raises ValueError for a tensor that is not a matrix or has no valid shape. */
-static void refuse_dimensions(const Imported *imported, const DlTensor *tensor)
-{
-    enum { MOST_DIMENSIONS = 64 }; /* NumPy's limit */
-    if (tensor->dimensions < 0 || tensor->dimensions > MOST_DIMENSIONS ||
-        (tensor->dimensions > 0 && !tensor->shape)) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s has %d dimensions%s, but a matrix has 2: fix the library that exports it",
-                     imported->name, (int)tensor->dimensions, tensor->shape ? "" : " and no shape");
-        return;
-    }
-    PyObject *const shape = PyTuple_New(tensor->dimensions);
-    bool done = shape != NULL;
-    for (int axis = 0; done && axis < tensor->dimensions; ++axis) {
-        PyObject *const count = PyLong_FromLongLong(tensor->shape[axis]);
-        done = count && PyTuple_SetItem(shape, axis, count) == 0;
-    }
-    if (done) {
-        refuse_shape(imported, shape, tensor->shape);
+    const View *const view = &imported->view;
+    PyObject *const shape = operand_tuple(view->axes, view->shape), *const strides = operand_tuple(
+                                                                        view->axes, view->bytes);
+    if (shape && strides) {
+        PyErr_Format(PyExc_ValueError, format, imported->name, shape, strides);
     }
     Py_XDECREF(shape);
+    Py_XDECREF(strides);
 }
 
-/* Whether neither the elements' addresses nor the size of a contiguous copy overflow. */
-static bool fits_in_memory(const char *data, int64_t rows, int64_t cols, int64_t row_bytes,
-                           int64_t col_bytes)
+static const char has_negative_shape[] =
+    "%s has the negative shape %S: fix the library that exports it";
+static const char has_no_address[] =
+    "%s has shape %S and the address 0: fix the library that exports it";
+static const char reaches_beyond_memory[] = "%s has shape %S and strides of %S bytes, which reach "
+                                            "beyond the address space: fix the library "
+                                            "that exports it";
+
+/* Checks imported->view. Sets ValueError and returns false if its shape, address or strides are
+ * impossible: a kernel would access memory outside the array. */
+static bool check_view(const Imported *imported)
 {
-    int64_t down, across, size, first, last, end;
-    return !__builtin_mul_overflow(rows - 1, row_bytes, &down) &&
-           !__builtin_mul_overflow(cols - 1, col_bytes, &across) &&
-           !__builtin_mul_overflow(rows, cols, &size) &&
-           !__builtin_mul_overflow(size, (int64_t)sizeof(float), &size) &&
-           !__builtin_add_overflow((int64_t)(uintptr_t)data, down < 0 ? down : 0, &first) &&
-           !__builtin_add_overflow(first, across < 0 ? across : 0, &first) && first >= 0 &&
-           !__builtin_add_overflow((int64_t)(uintptr_t)data, down > 0 ? down : 0, &last) &&
-           !__builtin_add_overflow(last, across > 0 ? across : 0, &last) &&
-           !__builtin_add_overflow(last, (int64_t)sizeof(float), &end);
+    const View *const view = &imported->view;
+    bool is_negative = false, is_empty = false;
+    for (int axis = 0; axis < view->axes; ++axis) {
+        is_negative = is_negative || view->shape[axis] < 0;
+        is_empty = is_empty || view->shape[axis] == 0;
+    }
+    const char *const problem = is_negative             ? has_negative_shape
+                                : is_empty              ? NULL
+                                : !view->data           ? has_no_address
+                                : !fits_in_memory(view) ? reaches_beyond_memory
+                                                        : NULL;
+    if (problem) {
+        refuse_view(imported, problem);
+    }
+    return !problem;
 }
 
-/* Stores the matrix in imported->array. Sets ValueError and returns false if its shape, address or
- * strides are impossible: a kernel would access memory outside the array. */
-static bool take_matrix(Imported *imported, void *data, int64_t rows, int64_t cols,
-                        int64_t row_bytes, int64_t col_bytes)
+/* Sets ValueError and returns false if the number of dimensions is impossible. */
+static bool check_dimensions(const Imported *imported, int64_t dimensions, bool has_shape)
 {
-    if (rows < 0 || cols < 0) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s has the negative shape (%lld, %lld): fix the library that exports it",
-                     imported->name, (long long)rows, (long long)cols);
-        return false;
+    if (dimensions >= 0 && dimensions <= VIEW_AXES && (dimensions == 0 || has_shape)) {
+        return true;
     }
-    const bool is_empty = rows == 0 || cols == 0;
-    if (!is_empty && !data) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s has shape (%lld, %lld) and the address 0: fix the library that exports it",
-                     imported->name, (long long)rows, (long long)cols);
-        return false;
+    PyErr_Format(PyExc_ValueError,
+                 "%s has %lld dimensions%s, but an array has 0 to %d: fix the library that exports "
+                 "it",
+                 imported->name, (long long)dimensions, has_shape ? "" : " and no shape",
+                 VIEW_AXES);
+    return false;
+}
+
+/* Sets row-major strides. If a product overflows, check_view refuses the shape. */
+static void set_contiguous(View *view)
+{
+    uint64_t bytes = sizeof(float);
+    for (int axis = view->axes; axis-- > 0;) {
+        view->bytes[axis] = (int64_t)bytes;
+        bytes *= (uint64_t)(view->shape[axis] > 0 ? view->shape[axis] : 1);
     }
-    if (!is_empty && !fits_in_memory(data, rows, cols, row_bytes, col_bytes)) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s has shape (%lld, %lld) and strides of (%lld, %lld) bytes, which reach "
-                     "beyond the address space: fix the library that exports it",
-                     imported->name, (long long)rows, (long long)cols, (long long)row_bytes,
-                     (long long)col_bytes);
-        return false;
-    }
-    imported->array.data = data;
-    imported->array.rows = rows;
-    imported->array.cols = cols;
-    imported->array.row_bytes = row_bytes;
-    imported->array.col_bytes = col_bytes;
-    return true;
 }
 
 /* Whether the tensor is on the device that __dlpack_device__() returned, which run() computes on.
@@ -432,27 +425,29 @@ static bool take_tensor(Imported *imported, const DlTensor *tensor)
         tensor->element.lanes != 1) {
         return refuse_dtype(imported);
     }
-    if (tensor->dimensions != 2 || !tensor->shape) {
-        refuse_dimensions(imported, tensor);
+    View *const view = &imported->view;
+    if (!check_dimensions(imported, tensor->dimensions, tensor->shape != NULL)) {
         return false;
     }
-    const int64_t rows = tensor->shape[0], cols = tensor->shape[1];
-    int64_t strides[] = {cols, 1}, bytes[2];
-    if (tensor->strides) {
-        memcpy(strides, tensor->strides, sizeof strides);
+    view->axes = tensor->dimensions;
+    for (int axis = 0; axis < view->axes; ++axis) {
+        view->shape[axis] = tensor->shape[axis];
     }
+    set_contiguous(view);
     uintptr_t first = 0;
-    if (!bytes_of_stride(strides[0], &bytes[0]) || !bytes_of_stride(strides[1], &bytes[1]) ||
-        (tensor->data &&
-         __builtin_add_overflow((uintptr_t)tensor->data, tensor->byte_offset, &first))) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s has strides of (%lld, %lld) elements and an offset of %llu bytes, which "
-                     "reach beyond the address space: fix the library that exports it",
-                     imported->name, (long long)strides[0], (long long)strides[1],
-                     (unsigned long long)tensor->byte_offset);
-        return false;
+    bool fits = !tensor->data ||
+                !__builtin_add_overflow((uintptr_t)tensor->data, tensor->byte_offset, &first);
+    for (int axis = 0; tensor->strides && axis < view->axes; ++axis) {
+        if (!bytes_of_stride(tensor->strides[axis], &view->bytes[axis])) {
+            view->bytes[axis] = tensor->strides[axis]; /* for the message */
+            fits = false;
+        }
     }
-    return take_matrix(imported, (void *)first, rows, cols, bytes[0], bytes[1]);
+    view->data = (char *)first;
+    if (!fits) {
+        refuse_view(imported, reaches_beyond_memory);
+    }
+    return fits && check_view(imported);
 }
 
 /* The tensor of the capsule; NULL with an exception set if it cannot be read. */
@@ -529,23 +524,24 @@ static PyObject *ask_on_its_device(const char *guards, const Imported *imported,
     return capsule;
 }
 
-/* Reads a tuple of two ints. Sets TypeError or ValueError and returns false if `object` is not
+/* Reads a tuple of `count` ints. Sets TypeError or ValueError and returns false if `object` is not
  * one. */
-static bool pair_of(PyObject *object, int64_t pair[2])
+static bool ints_of(PyObject *object, int count, int64_t *entries)
 {
-    long long first, second;
-    if (!PyTuple_Check(object)) {
-        PyErr_Format(PyExc_TypeError, "%R is not a tuple of two ints", object);
+    if (!PyTuple_Check(object) || PyTuple_Size(object) != count) {
+        PyErr_Format(PyExc_TypeError, "%R is not a tuple of %d ints", object, count);
         return false;
     }
-    if (!PyArg_ParseTuple(object, "LL", &first, &second)) {
-        if (PyErr_ExceptionMatches(PyExc_OverflowError)) {
-            PyErr_Format(PyExc_ValueError, "%R has a number that does not fit in 64 bits", object);
+    for (int index = 0; index < count; ++index) {
+        entries[index] = PyLong_AsLongLong(PyTuple_GetItem(object, index));
+        if (PyErr_Occurred()) {
+            if (PyErr_ExceptionMatches(PyExc_OverflowError)) {
+                PyErr_Format(PyExc_ValueError, "%R has a number that does not fit in 64 bits",
+                             object);
+            }
+            return false;
         }
-        return false;
     }
-    pair[0] = first;
-    pair[1] = second;
     return true;
 }
 
@@ -562,24 +558,19 @@ static PyObject *entry_of(PyObject *interface, const char *key)
 
 static bool take_shape(Imported *imported, PyObject *shape, PyObject *strides, void *address)
 {
-    int64_t counts[2] = {0}, steps[2];
-    if (PyTuple_Check(shape) && PyTuple_Size(shape) != 2) {
-        if (PyTuple_Size(shape) == 1) {
-            counts[0] = PyLong_AsLongLong(PyTuple_GetItem(shape, 0));
-        }
-        if (!PyErr_Occurred()) {
-            refuse_shape(imported, shape, counts);
-        }
+    View *const view = &imported->view;
+    const Py_ssize_t dimensions = PyTuple_Check(shape) ? PyTuple_Size(shape) : 0;
+    if (!check_dimensions(imported, dimensions, true)) {
         return false;
     }
-    if (!pair_of(shape, counts)) {
+    view->axes = (int)dimensions;
+    view->data = address;
+    if (!ints_of(shape, view->axes, view->shape)) {
         return false;
     }
-    /* Row-major strides. If the product overflows, take_matrix refuses the number of columns. */
-    steps[0] = (int64_t)((uint64_t)counts[1] * sizeof(float));
-    steps[1] = sizeof(float);
-    return (strides == Py_None || pair_of(strides, steps)) &&
-           take_matrix(imported, address, counts[0], counts[1], steps[0], steps[1]);
+    set_contiguous(view);
+    return (strides == Py_None || ints_of(strides, view->axes, view->bytes)) &&
+           check_view(imported);
 }
 
 /* Checks the element type. Both architectures that the package supports are little-endian. */
@@ -587,9 +578,9 @@ static bool take_element(Imported *imported, PyObject *typestr)
 {
     const bool is_native =
         PyUnicode_Check(typestr) && PyUnicode_CompareWithASCIIString(typestr, "<f4") == 0;
-    imported->array.swapped =
+    imported->view.swapped =
         PyUnicode_Check(typestr) && PyUnicode_CompareWithASCIIString(typestr, ">f4") == 0;
-    return is_native || imported->array.swapped || refuse_dtype(imported);
+    return is_native || imported->view.swapped || refuse_dtype(imported);
 }
 
 static bool await_stream(StreamScope *scope, PyObject *module, PyObject *stream)
@@ -704,29 +695,15 @@ static bool take_host_tensor(Imported *imported, const DlTensor *tensor)
            !refuse_negative_view(imported);
 }
 
-bool interop_host_operand(PyObject *module, PyObject *argument, const char *name, Strided *array)
+bool interop_host_operand(PyObject *module, PyObject *argument, const char *name, View *view)
 {
     DlTensor tensor;
+    if (!host_exchange(module, argument, &tensor)) {
+        return operand_array(argument, name, view);
+    }
     Imported imported = {.name = name, .argument = argument};
-    if (!host_exchange(module, argument, &tensor)) {
-        return operand_array(argument, name, array);
-    }
     const bool done = take_host_tensor(&imported, &tensor);
-    *array = imported.array;
-    return done;
-}
-
-bool interop_host_c(PyObject *module, PyObject *argument, const Strided *A, const Strided *B,
-                    Strided *array)
-{
-    DlTensor tensor;
-    Imported imported = {.name = "C", .argument = argument, .rows = A->rows, .cols = B->cols};
-    if (!host_exchange(module, argument, &tensor)) {
-        return operand_c(argument, A, B, array);
-    }
-    const bool done =
-        take_host_tensor(&imported, &tensor) && interop_has_result_shape(&imported, A, B);
-    *array = imported.array;
+    *view = imported.view;
     return done;
 }
 
@@ -740,7 +717,7 @@ bool interop_import(Imported *imported, StreamScope *scope, PyObject *module)
         Py_BEGIN_ALLOW_THREADS;
         status = cuda->arrays->use(scope, imported->block, writes);
         Py_END_ALLOW_THREADS;
-        imported->array = device_array_strided(imported->argument);
+        device_array_view(imported->argument, &imported->view);
         return succeeded(module, &status);
     }
     if (imported->exchange) {
@@ -805,7 +782,7 @@ static PyObject *handle_of(PyObject *argument)
     if (method) {
         int64_t version_and_handle[2];
         PyObject *const answer = PyObject_CallNoArgs(method);
-        const bool done = answer && pair_of(answer, version_and_handle);
+        const bool done = answer && ints_of(answer, 2, version_and_handle);
         Py_DECREF(method);
         Py_XDECREF(answer);
         return done ? PyLong_FromLongLong(version_and_handle[1]) : NULL;

@@ -2,9 +2,9 @@
 #ifndef SGEMM_INTEROP_H
 #define SGEMM_INTEROP_H
 
-#include "../core/strided.h"
 #include "../cuda/device_arrays.h"
 #include "exchange.h"
+#include "operand.h"
 #include "python.h"
 
 /* An operand, imported for one call. */
@@ -15,8 +15,7 @@ typedef struct {
     DeviceBuffer *block;        /* of a DeviceArray; NULL for other arrays */
     const DlExchange *exchange; /* NULL: the array is imported by another protocol */
     PyObject *capsule;          /* DLPack's capsule, until interop_release; NULL without one */
-    Strided array;
-    int64_t rows, cols; /* only for C: the shape of A @ B, set before C is imported */
+    View view;
     bool read_only;
     bool ordered; /* the call's stream is the library's current one */
 } Imported;
@@ -24,11 +23,12 @@ typedef struct {
 /* Whether the argument may be an array on a GPU: 1 or 0, or -1 with an exception set. */
 int interop_may_import(PyObject *module, PyObject *argument);
 
-/* The same as operand_array and operand_c, and also for arrays in host memory whose type has the
- * exchange API, such as CPU tensors. */
-bool interop_host_operand(PyObject *module, PyObject *argument, const char *name, Strided *array);
-bool interop_host_c(PyObject *module, PyObject *argument, const Strided *A, const Strided *B,
-                    Strided *array);
+/* The same as operand_array, and also for arrays in host memory whose type has the exchange API,
+ * such as CPU tensors. */
+bool interop_host_operand(PyObject *module, PyObject *argument, const char *name, View *view);
+
+/* How messages name the array's library. */
+OperandLibrary interop_library(PyObject *argument);
 
 /* Finds the GPU of imported->argument, and the protocol to import it by. Sets an exception and
  * returns false if the array is not on a GPU. */
@@ -37,13 +37,10 @@ bool interop_locate(Imported *imported, PyObject *module);
 /* Sets *stream to the stream that the array's library queues its work in. */
 bool interop_current_stream(const Imported *imported, void **stream);
 
-/* Imports the array as a float32 matrix, and makes the stream of `scope` wait until it is ready.
- * Sets an exception and returns false if it is not such a matrix or the library refuses. The caller
+/* Imports the array, which must be of float32, and makes the stream of `scope` wait until it is ready.
+ * Sets an exception and returns false if it is not such an array or the library refuses. The caller
  * must call interop_release either way. */
 bool interop_import(Imported *imported, StreamScope *scope, PyObject *module);
-
-/* Whether the array has the shape of A @ B. Sets ValueError if not. */
-bool interop_has_result_shape(const Imported *imported, const Strided *A, const Strided *B);
 
 /* Releases the array to its library. */
 void interop_release(Imported *imported);

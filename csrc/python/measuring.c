@@ -5,6 +5,7 @@
 
 #include "../core/catalog.h"
 #include "choosing.h"
+#include "interop.h"
 #include "lists.h"
 #include "operand.h"
 #include "raising.h"
@@ -105,10 +106,18 @@ const char measure_doc[] = PyDoc_STR(
  * receives the result, may be NULL. */
 static bool take_measured(PyObject *module, PyObject *A, PyObject *B, PyObject *C, Measurement *m)
 {
-    Strided a, b, c;
-    if (!operand_array(A, "A", &a) || !operand_array(B, "B", &b) || !operand_shapes_agree(&a, &b) ||
-        (C && (!operand_array(C, "C", &c) || !operand_has_result_shape(&c, "C", &a, &b, true) ||
+    View a, b, c;
+    Product product = {.count = 1};
+    Batch batch;
+    if (!operand_array(A, "A", &a) || !operand_array(B, "B", &b) ||
+        !operands_fit(&a, &b, &product, &batch) ||
+        (C && (!operand_array(C, "C", &c) ||
+               !operand_fits_result(&c, OF_OUT, interop_library(C), &product, &batch) ||
                !operand_is_writable(!PyArray_ISWRITEABLE((PyArrayObject *)C), &c, true)))) {
+        return false;
+    }
+    if (a.axes != 2 || b.axes != 2) {
+        PyErr_SetString(PyExc_ValueError, "one product is measured: pass matrices A and B");
         return false;
     }
     int gpus;
@@ -120,9 +129,10 @@ static bool take_measured(PyObject *module, PyObject *A, PyObject *B, PyObject *
         return false;
     }
     if (m->sets < 1 || m->rounds < 0 || !PyArray_ISONESEGMENT((PyArrayObject *)A) ||
-        !PyArray_ISONESEGMENT((PyArrayObject *)B) || !strided_as_matrix(&a, &m->A) ||
-        !strided_as_matrix(&b, &m->B) ||
-        (C && (!PyArray_IS_C_CONTIGUOUS((PyArrayObject *)C) || !strided_as_matrix(&c, &m->C)))) {
+        !PyArray_ISONESEGMENT((PyArrayObject *)B) || !strided_as_matrix(&product.A, &m->A) ||
+        !strided_as_matrix(&product.B, &m->B) ||
+        (C && (!PyArray_IS_C_CONTIGUOUS((PyArrayObject *)C) ||
+               !strided_as_matrix(&product.out, &m->C)))) {
         PyErr_SetString(PyExc_ValueError,
                         "a measurement needs contiguous A and B in C or Fortran order, C in C "
                         "order, sets >= 1 and rounds >= 0");

@@ -58,25 +58,6 @@ static void refuse_dtype(PyArrayObject *array, const char *name)
     }
 }
 
-void operand_refuse_shape(PyObject *shape, const char *name)
-{
-    const long dimensions = (long)PyTuple_Size(shape);
-    if (dimensions == 0) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s has no dimensions, but a matrix has 2: pass %s.reshape(1, 1)", name, name);
-    } else if (dimensions == 1) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s has 1 dimension, shape %S, but a matrix has 2: pass %s[numpy.newaxis, :] "
-                     "for a row or %s[:, numpy.newaxis] for a column",
-                     name, shape, name, name);
-    } else {
-        PyErr_Format(PyExc_ValueError,
-                     "%s has %ld dimensions, shape %S, but a matrix has 2: pass one matrix at a "
-                     "time, such as %s[0], or %s.reshape(-1, %s.shape[-1])",
-                     name, dimensions, shape, name, name, name);
-    }
-}
-
 /* Whether the argument is a NumPy array of float32, of any shape. Sets TypeError if not. */
 static bool is_of_floats(PyObject *argument, const char *name)
 {
@@ -100,134 +81,187 @@ static bool is_of_floats(PyObject *argument, const char *name)
     return true;
 }
 
-/* Describes an array of float32. Sets ValueError and returns false if it is not a matrix. */
-static bool is_matrix(PyObject *argument, const char *name, Strided *array)
+bool operand_array(PyObject *argument, const char *name, View *view)
 {
-    PyArrayObject *const source = (PyArrayObject *)argument;
-    if (PyArray_NDIM(source) != 2) {
-        PyObject *const shape = PyObject_GetAttrString(argument, "shape");
-        if (shape) {
-            operand_refuse_shape(shape, name);
-            Py_DECREF(shape);
-        }
+    if (!is_of_floats(argument, name)) {
         return false;
     }
-    *array = (Strided){.data = PyArray_BYTES(source),
-                       .rows = PyArray_DIM(source, 0),
-                       .cols = PyArray_DIM(source, 1),
-                       .row_bytes = PyArray_STRIDE(source, 0),
-                       .col_bytes = PyArray_STRIDE(source, 1),
-                       .swapped = PyArray_ISBYTESWAPPED(source)};
+    PyArrayObject *const array = (PyArrayObject *)argument;
+    view->data = PyArray_BYTES(array);
+    view->axes = PyArray_NDIM(array);
+    view->swapped = PyArray_ISBYTESWAPPED(array);
+    for (int axis = 0; axis < view->axes; ++axis) {
+        view->shape[axis] = PyArray_DIM(array, axis);
+        view->bytes[axis] = PyArray_STRIDE(array, axis);
+    }
     return true;
 }
 
-bool operand_array(PyObject *argument, const char *name, Strided *array)
+PyObject *operand_tuple(int count, const int64_t *entries)
 {
-    return is_of_floats(argument, name) && is_matrix(argument, name, array);
+    PyObject *const tuple = PyTuple_New(count);
+    bool done = tuple != NULL;
+    for (int index = 0; done && index < count; ++index) {
+        PyObject *const entry = PyLong_FromLongLong(entries[index]);
+        done = entry && PyTuple_SetItem(tuple, index, entry) == 0;
+    }
+    if (!done) {
+        Py_XDECREF(tuple);
+        return NULL;
+    }
+    return tuple;
 }
 
-bool operand_refuse_bias(int64_t rows, int64_t cols, int dimensions, const int64_t *shape,
-                         const char *broadcast_call)
+/* ------------------------------------------------------------------ A and B */
+
+/* The axis of A, or of B, that is summed over. */
+static int depth_axis(const View *view, bool is_A)
 {
-    if (dimensions > 2) {
-        return false;
-    }
-    const int64_t across = dimensions > 0 ? shape[dimensions - 1] : 1;
-    const int64_t down = dimensions == 2 ? shape[0] : 1;
-    const bool broadcasts = (down == 1 || down == rows) && (across == 1 || across == cols);
-    const bool is_column = dimensions == 1 && across == rows;
-    if (!broadcasts && !is_column) {
-        return false;
-    }
-    char found[48];
-    if (dimensions == 2) {
-        PyOS_snprintf(found, sizeof found, "(%lld, %lld)", (long long)down, (long long)across);
-    } else if (dimensions == 1) {
-        PyOS_snprintf(found, sizeof found, "(%lld,)", (long long)across);
-    } else {
-        PyOS_snprintf(found, sizeof found, "()");
-    }
-    PyErr_Format(
-        PyExc_ValueError,
-        "C has shape %s but the result is (%lld, %lld): pass %s%s, (%lld, %lld))%s", found,
-        (long long)rows, (long long)cols, broadcast_call, broadcasts ? "" : "[:, None]",
-        (long long)rows, (long long)cols,
-        broadcasts && is_column && across > 1
-            ? " to add C to each row; write C[:, None] instead of C to add it to each column"
-            : "");
-    return true;
+    return is_A || view->axes == 1 ? view->axes - 1 : view->axes - 2;
 }
 
-bool operand_c(PyObject *argument, const Strided *A, const Strided *B, Strided *array)
+static const char *name_of_depth(const View *view, bool is_A)
 {
-    if (!is_of_floats(argument, "C")) {
-        return false;
-    }
-    PyArrayObject *const source = (PyArrayObject *)argument;
-    const int dimensions = PyArray_NDIM(source);
-    int64_t shape[2];
-    for (int axis = 0; axis < dimensions && axis < 2; ++axis) {
-        shape[axis] = PyArray_DIM(source, axis);
-    }
-    const bool fits = dimensions == 2 && shape[0] == A->rows && shape[1] == B->cols;
-    if (!fits && operand_refuse_bias(A->rows, B->cols, dimensions, shape, "numpy.broadcast_to(C")) {
-        return false;
-    }
-    return is_matrix(argument, "C", array) && operand_has_result_shape(array, "C", A, B, true);
+    return view->axes == 1 ? "elements" : is_A ? "columns" : "rows";
 }
 
-bool operand_shapes_agree(const Strided *A, const Strided *B)
+/* Sets ValueError: K of A and B differ. */
+static void refuse_depths(const View *A, const View *B)
 {
-    if (A->cols == B->rows) {
-        return true;
+    const int of_A = depth_axis(A, true), of_B = depth_axis(B, false);
+    const bool matrices = A->axes == 2 && B->axes == 2, vectors = A->axes == 1 || B->axes == 1;
+    const char *remedy = matrices  ? "pass matrices with A.shape[1] == B.shape[0]"
+                         : vectors ? "pass arrays with the same K"
+                                   : "pass arrays with A.shape[-1] == B.shape[-2]";
+    if (!vectors && A->shape[of_A] == B->shape[B->axes - 1]) {
+        remedy = B->axes == 2 ? "pass B.T" : "pass B.mT";
+    } else if (!vectors && A->shape[A->axes - 2] == B->shape[of_B]) {
+        remedy = A->axes == 2 ? "pass A.T" : "pass A.mT";
     }
-    const char *const remedy = A->cols == B->cols   ? "pass B.T"
-                               : A->rows == B->rows ? "pass A.T"
-                                                    : "pass matrices with A.shape[1] == B.shape[0]";
-    PyErr_Format(
-        PyExc_ValueError,
-        "A is (%lld, %lld) and B is (%lld, %lld): A's %lld columns must match B's %lld rows: %s",
-        (long long)A->rows, (long long)A->cols, (long long)B->rows, (long long)B->cols,
-        (long long)A->cols, (long long)B->rows, remedy);
-    return false;
-}
-
-bool operand_has_result_shape(const Strided *array, const char *name, const Strided *A,
-                              const Strided *B, bool is_numpys)
-{
-    const long long rows = A->rows, cols = B->cols;
-    if (array->rows == rows && array->cols == cols) {
-        return true;
-    }
-    if (!is_numpys) {
-        PyErr_Format(
-            PyExc_ValueError,
-            "%s is (%lld, %lld) but the result is (%lld, %lld): pass an array of that shape", name,
-            (long long)array->rows, (long long)array->cols, rows, cols);
-    } else {
+    PyObject *const shape_A = operand_tuple(A->axes, A->shape), *const shape_B = operand_tuple(
+                                                                    B->axes, B->shape);
+    if (shape_A && shape_B) {
         PyErr_Format(PyExc_ValueError,
-                     "%s is (%lld, %lld) but the result is (%lld, %lld): pass an array of that "
-                     "shape, such as numpy.%s((%lld, %lld), numpy.float32)",
-                     name, (long long)array->rows, (long long)array->cols, rows, cols,
-                     strcmp(name, "C") == 0 ? "zeros" : "empty", rows, cols);
+                     "A is %S and B is %S: A's %lld %s must match B's %lld %s: %s", shape_A,
+                     shape_B, (long long)A->shape[of_A], name_of_depth(A, true),
+                     (long long)B->shape[of_B], name_of_depth(B, false), remedy);
     }
+    Py_XDECREF(shape_A);
+    Py_XDECREF(shape_B);
+}
+
+/* Sets ValueError: the leading axes of A and B cannot be broadcast. */
+static void refuse_leading(const View *A, const View *B)
+{
+    PyObject *const shape_A = operand_tuple(A->axes, A->shape), *const shape_B = operand_tuple(
+                                                                    B->axes, B->shape);
+    if (shape_A && shape_B) {
+        PyErr_Format(PyExc_ValueError,
+                     "A is %S and B is %S: the dimensions before the last two cannot be broadcast "
+                     "together: pass arrays in which each of them is equal or 1",
+                     shape_A, shape_B);
+    }
+    Py_XDECREF(shape_A);
+    Py_XDECREF(shape_B);
+}
+
+bool operands_fit(const View *A, const View *B, Product *product, Batch *batch)
+{
+    const View *const views[] = {A, B};
+    for (int index = 0; index < 2; ++index) {
+        if (views[index]->axes == 0) {
+            const char *const name = index == 0 ? "A" : "B";
+            PyErr_Format(PyExc_ValueError,
+                         "%s has no dimensions, but a product needs at least 1: pass "
+                         "%s.reshape(1, 1) for a matrix",
+                         name, name);
+            return false;
+        }
+    }
+    if (A->shape[depth_axis(A, true)] != B->shape[depth_axis(B, false)]) {
+        refuse_depths(A, B);
+        return false;
+    }
+    if (!batch_of(A, B, product, batch)) {
+        refuse_leading(A, B);
+        return false;
+    }
+    return true;
+}
+
+/* ------------------------------------------------------------------ C and out */
+
+/* Whether the shape can be broadcast to another, by NumPy's rules. */
+static bool broadcasts(const View *array, int axes, const int64_t *shape)
+{
+    bool does = array->axes <= axes;
+    for (int axis = 1; does && axis <= array->axes; ++axis) {
+        const int64_t length = array->shape[array->axes - axis];
+        does = length == 1 || length == shape[axes - axis];
+    }
+    return does;
+}
+
+/* Sets ValueError for a C or an out that does not have the result's shape. */
+static void refuse_result(const View *array, bool is_C, OperandLibrary library, PyObject *found,
+                          PyObject *needed, int axes, const int64_t *shape)
+{
+    const char *const name = is_C ? "C" : "out";
+    const bool fits = broadcasts(array, axes, shape);
+    const bool is_column = axes == 2 && array->axes == 1 && array->shape[0] == shape[0];
+    if (is_C && (fits || is_column)) {
+        PyErr_Format(PyExc_ValueError, "C has shape %S but the result is %S: pass %s%s, %S)%s",
+                     found, needed, library.broadcast_call, fits ? "" : "[:, None]", needed,
+                     fits && is_column && array->shape[0] > 1
+                         ? " to add C to each row; write C[:, None] instead of C to add it to "
+                           "each column"
+                         : "");
+    } else if (library.is_numpys) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s is %S but the result is %S: pass an array of that shape, such as "
+                     "numpy.%s(%S, numpy.float32)",
+                     name, found, needed, is_C ? "zeros" : "empty", needed);
+    } else {
+        PyErr_Format(PyExc_ValueError, "%s is %S but the result is %S: pass an array of that shape",
+                     name, found, needed);
+    }
+}
+
+bool operand_fits_result(const View *array, int operand, OperandLibrary library, Product *product,
+                         Batch *batch)
+{
+    if (batch_add(array, operand, product, batch)) {
+        return true;
+    }
+    int64_t shape[VIEW_AXES];
+    const int axes = batch_shape(product, batch, shape);
+    PyObject *const found = operand_tuple(array->axes, array->shape), *const needed = operand_tuple(
+                                                                          axes, shape);
+    if (found && needed) {
+        refuse_result(array, operand == OF_C, library, found, needed, axes, shape);
+    }
+    Py_XDECREF(found);
+    Py_XDECREF(needed);
     return false;
 }
 
-bool operand_is_writable(bool read_only, const Strided *out, bool is_numpys)
+bool operand_is_writable(bool read_only, const View *out, bool is_numpys)
 {
     if (read_only) {
         PyErr_Format(PyExc_ValueError, "out is read-only: pass a writable array%s",
                      is_numpys ? ", such as numpy.empty_like(out)" : ", or omit out");
         return false;
     }
-    if (strided_overlaps_itself(out)) {
-        PyErr_Format(PyExc_ValueError,
-                     "elements of out share memory (its strides are %lld and %lld bytes): pass an "
-                     "array without overlapping elements%s",
-                     (long long)out->row_bytes, (long long)out->col_bytes,
-                     is_numpys ? ", such as numpy.empty(out.shape, numpy.float32)" : "");
-        return false;
+    if (!view_overlaps_itself(out)) {
+        return true;
     }
-    return true;
+    PyObject *const strides = operand_tuple(out->axes, out->bytes);
+    if (strides) {
+        PyErr_Format(PyExc_ValueError,
+                     "elements of out share memory (its strides are %S bytes): pass an array "
+                     "without overlapping elements%s",
+                     strides, is_numpys ? ", such as numpy.empty(out.shape, numpy.float32)" : "");
+        Py_DECREF(strides);
+    }
+    return false;
 }

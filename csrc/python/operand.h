@@ -2,34 +2,32 @@
 #ifndef SGEMM_OPERAND_H
 #define SGEMM_OPERAND_H
 
-#include "../core/strided.h"
+#include "../core/batch.h"
 #include "python.h"
 
-/* Describes the NumPy array `argument`; `name` is its name in messages. Sets TypeError or
- * ValueError and returns false if it is not a two-dimensional float32 array. */
-bool operand_array(PyObject *argument, const char *name, Strided *array);
+/* Describes the NumPy array `argument`; `name` is its name in messages. Sets TypeError and returns
+ * false if it is not an array of float32. */
+bool operand_array(PyObject *argument, const char *name, View *view);
 
-/* The same for C, which must have the shape of A @ B. */
-bool operand_c(PyObject *argument, const Strided *A, const Strided *B, Strided *array);
+/* Stores A and B in the product, and the batch of their leading axes. Sets ValueError and returns
+ * false if A @ B is not defined. */
+bool operands_fit(const View *A, const View *B, Product *product, Batch *batch);
 
-/* If a C of that shape can be broadcast to rows x cols, sets a ValueError that suggests the call
- * and returns true. `broadcast_call` is the beginning of the call, such as
- * "numpy.broadcast_to(C". */
-bool operand_refuse_bias(int64_t rows, int64_t cols, int dimensions, const int64_t *shape,
-                         const char *broadcast_call);
+/* How messages about C and out name the caller's library. */
+typedef struct {
+    bool is_numpys;
+    const char *broadcast_call; /* the beginning of the call that broadcasts C */
+} OperandLibrary;
 
-/* Sets ValueError for an array whose shape, a tuple, does not have two entries. */
-void operand_refuse_shape(PyObject *shape, const char *name);
+/* Stores C (OF_C) or out (OF_OUT) in the product and the batch. Sets ValueError and returns false if
+ * it does not have the result's shape. */
+bool operand_fits_result(const View *array, int operand, OperandLibrary library, Product *product,
+                         Batch *batch);
 
-/* Whether A @ B is defined. Sets ValueError if not. */
-bool operand_shapes_agree(const Strided *A, const Strided *B);
+/* Whether a result can be written to out. Sets ValueError if not. */
+bool operand_is_writable(bool read_only, const View *out, bool is_numpys);
 
-/* Whether an array has the result's shape. Sets ValueError if not; for a NumPy array the message
- * suggests a call of NumPy. */
-bool operand_has_result_shape(const Strided *array, const char *name, const Strided *A,
-                              const Strided *B, bool is_numpys);
-
-/* Whether a result can be written to out. Sets ValueError in the same way if not. */
-bool operand_is_writable(bool read_only, const Strided *out, bool is_numpys);
+/* The entries as a tuple of ints. A new reference, or NULL with an exception set. */
+PyObject *operand_tuple(int count, const int64_t *entries);
 
 #endif

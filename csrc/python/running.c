@@ -106,46 +106,66 @@ bool beta_fits_c(const RunArguments *arguments, const Product *product)
     return true;
 }
 
-static bool take_operands(PyObject *module, const RunArguments *arguments, Product *product)
+static bool take_operands(PyObject *module, const RunArguments *arguments, Product *product,
+                          Batch *batch)
 {
-    if (!interop_host_operand(module, arguments->A, "A", &product->A) ||
-        !interop_host_operand(module, arguments->B, "B", &product->B) ||
-        !operand_shapes_agree(&product->A, &product->B)) {
+    View A, B, C;
+    if (!interop_host_operand(module, arguments->A, "A", &A) ||
+        !interop_host_operand(module, arguments->B, "B", &B) ||
+        !operands_fit(&A, &B, product, batch)) {
         return false;
     }
     if (arguments->C != Py_None &&
-        !interop_host_c(module, arguments->C, &product->A, &product->B, &product->C)) {
+        (!interop_host_operand(module, arguments->C, "C", &C) ||
+         !operand_fits_result(&C, OF_C, interop_library(arguments->C), product, batch))) {
         return false;
     }
     return beta_fits_c(arguments, product);
 }
 
+/* A new array of NumPy, or a float32 of NumPy if the result has no axes. */
+static PyObject *new_numpy_result(Product *product, Batch *batch, int axes, const int64_t *shape)
+{
+    npy_intp counts[VIEW_AXES];
+    for (int axis = 0; axis < axes; ++axis) {
+        counts[axis] = shape[axis];
+    }
+    PyObject *const out = result_array(axes, counts, device_kinds[product->kind], product->device);
+    if (out) {
+        batch_add_contiguous(PyArray_DATA((PyArrayObject *)out), product, batch);
+    }
+    return out;
+}
+
 /* A new reference to the array that receives the result: `out`, or a new array of the library that
  * A belongs to. */
-static PyObject *take_out(PyObject *module, const RunArguments *arguments, Product *product)
+static PyObject *take_out(PyObject *module, const RunArguments *arguments, Product *product,
+                          Batch *batch)
 {
     PyObject *out = arguments->out;
-    if (out == Py_None && !PyArray_Check(arguments->A)) {
-        return exchange_new(exchange_of(module, arguments->A), DLPACK_CPU, 0, product->A.rows,
-                            product->B.cols, &product->out);
-    }
     if (out == Py_None) {
-        const npy_intp shape[2] = {product->A.rows, product->B.cols};
-        out = result_array(2, shape, device_kinds[product->kind], product->device);
-        if (out && !operand_array(out, "out", &product->out)) {
-            Py_CLEAR(out);
+        int64_t shape[VIEW_AXES];
+        void *memory;
+        const int axes = batch_shape(product, batch, shape);
+        if (PyArray_Check(arguments->A)) {
+            return new_numpy_result(product, batch, axes, shape);
+        }
+        out = exchange_new(exchange_of(module, arguments->A), DLPACK_CPU, 0, axes, shape, &memory);
+        if (out) {
+            batch_add_contiguous(memory, product, batch);
         }
         return out;
     }
-    if (!interop_host_operand(module, out, "out", &product->out)) {
+    View view;
+    if (!interop_host_operand(module, out, "out", &view)) {
         return NULL;
     }
     const bool is_numpys = PyArray_Check(out);
     const int read_only = is_numpys ? !PyArray_ISWRITEABLE((PyArrayObject *)out)
                                     : exchange_is_read_only(exchange_of(module, out), out);
     if (read_only < 0 ||
-        !operand_has_result_shape(&product->out, "out", &product->A, &product->B, is_numpys) ||
-        !operand_is_writable(read_only, &product->out, is_numpys)) {
+        !operand_fits_result(&view, OF_OUT, interop_library(out), product, batch) ||
+        !operand_is_writable(read_only, &view, is_numpys)) {
         return NULL;
     }
     return Py_NewRef(out);
@@ -174,7 +194,8 @@ PyObject *run_product(PyObject *module, const RunArguments *arguments)
     if (on_gpu) {
         return on_gpu > 0 ? run_on_gpu(module, arguments, &product) : NULL;
     }
-    if (!take_operands(module, arguments, &product)) {
+    Batch batch;
+    if (!take_operands(module, arguments, &product, &batch)) {
         return NULL;
     }
     if (arguments->stream != Py_None) {
@@ -190,22 +211,24 @@ PyObject *run_product(PyObject *module, const RunArguments *arguments)
         return NULL;
     }
     product.device = devices[0];
-    PyObject *const result = take_out(module, arguments, &product);
+    PyObject *const result = take_out(module, arguments, &product, &batch);
     if (!result) {
         raise_out_of_memory(module);
         return NULL;
     }
-    if (product.out.rows == 0 || product.out.cols == 0) {
+    const bool is_scalar = arguments->out == Py_None && batch.axes == 0 && batch.A_is_vector &&
+                           batch.B_is_vector && PyArray_Check(result);
+    if (product.out.rows == 0 || product.out.cols == 0 || batch_count(&batch) == 0) {
         return result;
     }
     SignalWatch watch = {PyEval_SaveThread(), 0};
     product.interrupt = (Interrupt){signal_raised, &watch};
-    const Status status = product_run(&product, devices, count);
+    const Status status = product_run(&product, &batch, devices, count);
     PyEval_RestoreThread(watch.thread);
     if (status.code != STATUS_OK) {
         Py_DECREF(result);
         raise_status(module, &status);
         return NULL;
     }
-    return result;
+    return is_scalar ? PyArray_Return((PyArrayObject *)result) : result;
 }

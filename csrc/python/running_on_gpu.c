@@ -8,8 +8,6 @@
 #include "running.h"
 #include "state.h"
 
-enum { OPERAND_A, OPERAND_B, OPERAND_C, OPERAND_OUT, OPERANDS };
-
 /* The index of the GPU that holds all operands; -1 with an exception set if there is no such
  * GPU. */
 static int locate_operands(PyObject *module, Imported operands[OPERANDS])
@@ -17,13 +15,13 @@ static int locate_operands(PyObject *module, Imported operands[OPERANDS])
     const Imported *first = NULL, *host = NULL;
     for (int index = 0; index < OPERANDS; ++index) {
         Imported *const imported = &operands[index];
-        if (imported->argument == Py_None && index >= OPERAND_C) {
+        if (imported->argument == Py_None && index >= OF_C) {
             continue;
         }
         const int importable = interop_may_import(module, imported->argument);
         if (importable <= 0) {
             if (importable < 0 || !interop_host_operand(module, imported->argument, imported->name,
-                                                        &imported->array)) {
+                                                        &imported->view)) {
                 return -1;
             }
             host = host ? host : imported;
@@ -84,48 +82,45 @@ static int devices_for(PyObject *module, const Variant *variant, PyObject *devic
 
 /* Imports the operands and checks that they fit together, as run_product does for NumPy arrays. */
 static bool import_operands(PyObject *module, StreamScope *scope, Imported operands[OPERANDS],
-                            const RunArguments *arguments, Product *product)
+                            const RunArguments *arguments, Product *product, Batch *batch)
 {
-    Imported *const C = &operands[OPERAND_C], *const out = &operands[OPERAND_OUT];
-    const Strided *const A = &operands[OPERAND_A].array, *const B = &operands[OPERAND_B].array;
-    if (!interop_import(&operands[OPERAND_A], scope, module) ||
-        !interop_import(&operands[OPERAND_B], scope, module) || !operand_shapes_agree(A, B)) {
+    Imported *const A = &operands[OF_A], *const B = &operands[OF_B], *const C = &operands[OF_C],
+                    *const out = &operands[OF_OUT];
+    if (!interop_import(A, scope, module) || !interop_import(B, scope, module) ||
+        !operands_fit(&A->view, &B->view, product, batch)) {
         return false;
     }
-    C->rows = A->rows;
-    C->cols = B->cols;
-    if ((C->argument != Py_None && !interop_import(C, scope, module)) ||
-        (out->argument != Py_None && !interop_import(out, scope, module))) {
+    if (C->argument != Py_None &&
+        (!interop_import(C, scope, module) ||
+         !operand_fits_result(&C->view, OF_C, interop_library(C->argument), product, batch))) {
         return false;
     }
-    product->A = *A;
-    product->B = *B;
-    product->C = C->array;
-    product->out = out->array;
-    if ((C->argument != Py_None && !interop_has_result_shape(C, A, B)) ||
-        !beta_fits_c(arguments, product)) {
+    if (!beta_fits_c(arguments, product)) {
         return false;
     }
-    return out->argument == Py_None || (interop_has_result_shape(out, A, B) &&
-                                        operand_is_writable(out->read_only, &product->out, false));
+    return out->argument == Py_None ||
+           (interop_import(out, scope, module) &&
+            operand_fits_result(&out->view, OF_OUT, interop_library(out->argument), product,
+                                batch) &&
+            operand_is_writable(out->read_only, &out->view, false));
 }
 
 /* If all arrays belong to one library with the exchange API, looks up its current stream, which is
  * the default for *stream, and notes whether the call is queued there. */
 static bool shared_stream(Imported operands[OPERANDS], void **stream)
 {
-    const DlExchange *const exchange = operands[OPERAND_A].exchange;
+    const DlExchange *const exchange = operands[OF_A].exchange;
     void *current = NULL;
     bool shared = exchange != NULL;
-    for (int index = OPERAND_B; index < OPERANDS; ++index) {
+    for (int index = OF_B; index < OPERANDS; ++index) {
         shared =
             shared && (operands[index].argument == Py_None || operands[index].exchange == exchange);
     }
-    if (shared && !interop_current_stream(&operands[OPERAND_A], &current)) {
+    if (shared && !interop_current_stream(&operands[OF_A], &current)) {
         return false;
     }
     *stream = *stream ? *stream : current;
-    for (int index = OPERAND_A; shared && index < OPERANDS; ++index) {
+    for (int index = OF_A; shared && index < OPERANDS; ++index) {
         operands[index].ordered = *stream == current;
     }
     return true;
@@ -133,8 +128,11 @@ static bool shared_stream(Imported operands[OPERANDS], void **stream)
 
 /* A result that A's library allocates, in the order of its current stream. */
 static PyObject *new_result(PyObject *module, StreamScope *scope, const Imported *A,
-                            Product *product)
+                            Product *product, Batch *batch)
 {
+    int64_t shape[VIEW_AXES];
+    void *memory = NULL;
+    const int axes = batch_shape(product, batch, shape);
     const Device *const cuda = device_kinds[DEVICE_CUDA];
     PyObject *made = NULL;
     for (int attempt = 0; attempt < 2 && !made; ++attempt) {
@@ -144,13 +142,13 @@ static PyObject *new_result(PyObject *module, StreamScope *scope, const Imported
             cuda->give_idle_back();
             Py_END_ALLOW_THREADS;
         }
-        made = exchange_new(A->exchange, DLPACK_GPU, A->device, product->A.rows, product->B.cols,
-                            &product->out);
+        made = exchange_new(A->exchange, DLPACK_GPU, A->device, axes, shape, &memory);
     }
     if (!made) {
         raise_out_of_memory(module);
         return NULL;
     }
+    batch_add_contiguous(memory, product, batch);
     if (!A->ordered && !interop_await_library(A, scope, module)) {
         Py_CLEAR(made);
     }
@@ -163,47 +161,49 @@ static PyObject *multiply_imported(PyObject *module, StreamScope *scope,
                                    Product *product, const int *devices, int count)
 {
     const State *const state = state_of(module);
-    const Imported *const A = &operands[OPERAND_A];
-    PyObject *const out = operands[OPERAND_OUT].argument;
+    const Imported *const A = &operands[OF_A];
+    PyObject *const out = operands[OF_OUT].argument;
     PyObject *made = NULL; /* the result, if A's library allocates it */
-    if (!import_operands(module, scope, operands, arguments, product)) {
+    Batch batch;
+    if (!import_operands(module, scope, operands, arguments, product, &batch)) {
         return NULL;
     }
-    if (out != Py_None && (product->out.rows == 0 || product->out.cols == 0)) {
+    const bool is_empty = product->A.rows == 0 || product->B.cols == 0 || batch_count(&batch) == 0;
+    if (out != Py_None && is_empty) {
         return Py_NewRef(out);
     }
     /* A library reuses memory in the order of its current stream, so a result in another stream of
      * the caller would not be safe there. In a stream of the package, the call waits. */
     if (out == Py_None && A->exchange && (A->ordered || scope->streams)) {
-        made = new_result(module, scope, A, product);
-        if (!made) {
-            return NULL;
-        }
-        if (product->out.rows == 0 || product->out.cols == 0) {
+        made = new_result(module, scope, A, product, &batch);
+        if (!made || is_empty) {
             return made;
         }
     }
     DeviceBuffer *block = NULL;
     Status status;
     Py_BEGIN_ALLOW_THREADS;
-    status = device_kinds[DEVICE_CUDA]->arrays->run(scope, product, devices, count, &block);
+    status = device_kinds[DEVICE_CUDA]->arrays->run(scope, product, &batch, devices, count, &block);
     Py_END_ALLOW_THREADS;
     if (status.code != STATUS_OK) {
         Py_XDECREF(made);
         raise_status(module, &status);
         return NULL;
     }
-    return made             ? made
-           : out != Py_None ? Py_NewRef(out)
-                            : device_array_new((PyTypeObject *)state->DeviceArray, block);
+    if (made || out != Py_None) {
+        return made ? made : Py_NewRef(out);
+    }
+    int64_t shape[VIEW_AXES];
+    const int axes = batch_shape(product, &batch, shape);
+    return device_array_new((PyTypeObject *)state->DeviceArray, block, axes, shape);
 }
 
 PyObject *run_on_gpu(PyObject *module, const RunArguments *arguments, Product *product)
 {
-    Imported operands[OPERANDS] = {[OPERAND_A] = {.name = "A", .argument = arguments->A},
-                                   [OPERAND_B] = {.name = "B", .argument = arguments->B},
-                                   [OPERAND_C] = {.name = "C", .argument = arguments->C},
-                                   [OPERAND_OUT] = {.name = "out", .argument = arguments->out}};
+    Imported operands[OPERANDS] = {[OF_A] = {.name = "A", .argument = arguments->A},
+                                   [OF_B] = {.name = "B", .argument = arguments->B},
+                                   [OF_C] = {.name = "C", .argument = arguments->C},
+                                   [OF_OUT] = {.name = "out", .argument = arguments->out}};
     void *stream;
     int devices[MOST_GPUS];
     const int home =

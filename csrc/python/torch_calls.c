@@ -96,8 +96,7 @@ PyObject *torch_start(PyObject *module, PyObject *args)
     TorchSettings settings = {.reduced = NULL};
     const char *key, *variant;
     PyObject *reduced;
-    if (!PyArg_ParseTuple(args, "ssddO", &key, &variant, &settings.min_flops,
-                          &settings.min_stack_flops, &reduced)) {
+    if (!PyArg_ParseTuple(args, "ssdO", &key, &variant, &settings.min_flops, &reduced)) {
         return NULL;
     }
     if (strlen(variant) >= sizeof settings.variant) {
@@ -291,13 +290,7 @@ static TorchOutcome compute(const Kernel *kernel, PyObject *const *args, Py_ssiz
         }
     }
     void *stream;
-    const int64_t products = torch_products(&product, shape);
-    if (products > 1 &&
-        torch_flops(&product, shape) < settings->min_stack_flops * (double)products) {
-        outcome = TORCH_LEFT_STACK;
-    } else if (torch_stack_overlaps(&product, shape)) {
-        outcome = TORCH_LEFT_OVERLAP;
-    } else if (!torch_stream(product.A.device, &stream)) {
+    if (!torch_stream(product.A.device, &stream)) {
         outcome = TORCH_LEFT_DEVICE;
     } else {
         int code;

@@ -3,8 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "../core/call.h"
-#include "../core/status.h"
+#include "../core/sgemm_kernels.h"
 
 /* ------------------------------------------------------------------ shapes */
 
@@ -101,83 +100,39 @@ double torch_flops(const TorchProduct *product, const int64_t result[3])
 
 /* A stack of matrices. A matrix without a batch dimension is a stack of one. */
 typedef struct {
-    char *data;
-    int64_t sizes[3], bytes[3]; /* batch, rows, columns; strides in bytes */
+    float *data;
+    int64_t sizes[3], strides[3]; /* batch, rows, columns; strides in elements */
 } Stack;
 
 /* Broadcasts the tensor to the sizes. */
 static Stack stack_of(const TorchTensor *tensor, int64_t batch, int64_t rows, int64_t cols)
 {
-    Stack stack = {(char *)tensor->data, {batch, rows, cols}, {0}};
+    Stack stack = {tensor->data, {batch, rows, cols}, {0}};
     for (int64_t i = 0; i < tensor->dims; ++i) {
         const int64_t at = 3 - tensor->dims + i;
-        stack.bytes[at] = tensor->sizes[i] == 1 && stack.sizes[at] != 1
-                              ? 0
-                              : tensor->strides[i] * (int64_t)sizeof(float);
+        stack.strides[at] = tensor->sizes[i] == 1 && stack.sizes[at] != 1 ? 0 : tensor->strides[i];
     }
     return stack;
-}
-
-/* Whether the matrices follow each other along an axis, 1 (rows) or 2 (columns), so that the stack
- * is one matrix. */
-static bool merges(const Stack *stack, int axis)
-{
-    return stack->sizes[axis] == 1 || stack->bytes[0] == stack->sizes[axis] * stack->bytes[axis];
-}
-
-static void merge(Stack *stack, int axis)
-{
-    stack->bytes[axis] = stack->sizes[axis] == 1 ? stack->bytes[0] : stack->bytes[axis];
-    stack->sizes[axis] *= stack->sizes[0];
-    stack->sizes[0] = 1;
 }
 
 typedef struct {
     Stack A, B, C, out;
 } Stacks;
 
-/* If the whole stack is one product, because all its matrices share B and those of A, C and out
- * follow each other along the rows, makes it one. Or with A shared, along the columns. */
-static void merge_shared(Stacks *s, bool reads_C)
-{
-    if (s->out.sizes[0] == 1) {
-        return;
-    }
-    if (s->B.bytes[0] == 0 && merges(&s->A, 1) && merges(&s->out, 1) &&
-        (!reads_C || merges(&s->C, 1))) {
-        merge(&s->A, 1);
-        merge(&s->C, 1);
-        merge(&s->out, 1);
-        s->B.sizes[0] = 1;
-    } else if (s->A.bytes[0] == 0 && merges(&s->B, 2) && merges(&s->out, 2) &&
-               (!reads_C || merges(&s->C, 2))) {
-        merge(&s->B, 2);
-        merge(&s->C, 2);
-        merge(&s->out, 2);
-        s->A.sizes[0] = 1;
-    }
-}
-
 static Stacks stacks_of(const TorchProduct *product, const int64_t result[3])
 {
     const int64_t depth = product->A.sizes[product->batched + 1];
-    Stacks s = {.A = stack_of(&product->A, result[0], result[1], depth),
-                .B = stack_of(&product->B, result[0], depth, result[2]),
-                .C = stack_of(&product->C, result[0], result[1], result[2]),
-                .out = stack_of(&product->out, result[0], result[1], result[2])};
-    merge_shared(&s, product->beta != 0.0f);
-    return s;
+    return (Stacks){.A = stack_of(&product->A, result[0], result[1], depth),
+                    .B = stack_of(&product->B, result[0], depth, result[2]),
+                    .C = stack_of(&product->C, result[0], result[1], result[2]),
+                    .out = stack_of(&product->out, result[0], result[1], result[2])};
 }
 
-static SgemmMatrix matrix_of(const Stack *stack, int64_t index)
+/* The first matrix. */
+static sgemm_kernels_matrix matrix_of(const Stack *stack)
 {
-    return (SgemmMatrix){stack->data + index * stack->bytes[0], stack->sizes[1], stack->sizes[2],
-                         stack->bytes[1], stack->bytes[2]};
-}
-
-int64_t torch_products(const TorchProduct *product, const int64_t result[3])
-{
-    return stacks_of(product, result).out.sizes[0];
+    return (sgemm_kernels_matrix){stack->data, stack->sizes[1], stack->sizes[2], stack->strides[1],
+                                  stack->strides[2]};
 }
 
 /* Whether the stacks may share a byte. May return true for stacks that do not. */
@@ -192,19 +147,11 @@ static bool may_overlap(const Stack *one, const Stack *other)
             if (both[i]->sizes[axis] == 0) {
                 return false;
             }
-            end[i] += (uintptr_t)((both[i]->sizes[axis] - 1) * both[i]->bytes[axis]);
+            end[i] +=
+                (uintptr_t)((both[i]->sizes[axis] - 1) * both[i]->strides[axis]) * sizeof(float);
         }
     }
     return first[0] < end[1] && first[1] < end[0];
-}
-
-static bool same_memory(const Stack *one, const Stack *other)
-{
-    bool same = one->data == other->data;
-    for (int axis = 0; same && axis < 3; ++axis) {
-        same = one->sizes[axis] == 1 || one->bytes[axis] == other->bytes[axis];
-    }
-    return same;
 }
 
 static bool changes_factor(const TorchProduct *product, const Stacks *s)
@@ -217,42 +164,25 @@ static bool changes_C(const TorchProduct *product, const Stacks *s)
     return product->beta != 0.0f && may_overlap(&s->out, &s->C);
 }
 
-static bool stack_overlaps(const TorchProduct *product, const Stacks *s)
-{
-    return s->out.sizes[0] > 1 &&
-           (changes_factor(product, s) || (changes_C(product, s) && !same_memory(&s->out, &s->C)));
-}
-
-bool torch_stack_overlaps(const TorchProduct *product, const int64_t result[3])
-{
-    const Stacks s = stacks_of(product, result);
-    return stack_overlaps(product, &s);
-}
-
 int torch_multiply(const char *variant, void *stream, const TorchProduct *product,
                    const int64_t result[3], char *message)
 {
     const Stacks s = stacks_of(product, result);
-    if (s.out.sizes[0] > 1 && s.out.bytes[0] == 0) {
-        snprintf(message, TORCH_MESSAGE_BYTES, "the matrices of out share memory");
-        return STATUS_INVALID;
+    const sgemm_kernels_place place = {product->A.device,
+                                       product->A.device == TORCH_CPU ? SGEMM_KERNELS_HOST_MEMORY
+                                                                      : SGEMM_KERNELS_GPU_MEMORY,
+                                       stream};
+    const sgemm_kernels_matrix A = matrix_of(&s.A), B = matrix_of(&s.B), C = matrix_of(&s.C),
+                               out = matrix_of(&s.out);
+    sgemm_kernels_status status;
+    if (sgemm_kernels_multiply_batched(variant, &place, result[0], product->alpha, &A,
+                                       s.A.strides[0], &B, s.B.strides[0], product->beta,
+                                       product->adds ? &C : NULL, s.C.strides[0], &out,
+                                       s.out.strides[0], &status) == SGEMM_KERNELS_OK) {
+        return SGEMM_KERNELS_OK;
     }
-    if (stack_overlaps(product, &s)) {
-        snprintf(message, TORCH_MESSAGE_BYTES,
-                 "out overlaps an operand of a stack: pass memory of its own");
-        return STATUS_INVALID;
-    }
-    int code = 0;
-    int64_t i = 0;
-    for (; i < s.out.sizes[0] && code == 0; ++i) {
-        const SgemmMatrix A = matrix_of(&s.A, i), B = matrix_of(&s.B, i), C = matrix_of(&s.C, i),
-                          out = matrix_of(&s.out, i);
-        code = sgemm_call(variant, product->A.device, stream, product->alpha, &A, &B, product->beta,
-                          product->adds ? &C : NULL, &out, message, TORCH_MESSAGE_BYTES);
-    }
-    /* A request that is refused has changed nothing. */
-    const bool wrote = i > 1 || (code != STATUS_UNSUPPORTED && code != STATUS_INVALID);
-    return code && wrote && (changes_factor(product, &s) || changes_C(product, &s))
+    snprintf(message, TORCH_MESSAGE_BYTES, "%s", status.message);
+    return status.out_changed && (changes_factor(product, &s) || changes_C(product, &s))
                ? TORCH_OPERAND_CHANGED
-               : code;
+               : status.code;
 }

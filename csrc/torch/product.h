@@ -36,13 +36,6 @@ bool torch_has_shape(const TorchTensor *tensor, const int64_t result[3], bool ba
 /* Multiply-adds times two, which may be infinite but never overflows. */
 double torch_flops(const TorchProduct *product, const int64_t result[3]);
 
-/* The number of products that torch_multiply queues for the stack. */
-int64_t torch_products(const TorchProduct *product, const int64_t result[3]);
-
-/* Whether the product is a stack of several whose `out` may overlap an operand that is read, so that
- * one product might change the operands of the next. `out` may be exactly C. */
-bool torch_stack_overlaps(const TorchProduct *product, const int64_t result[3]);
-
 /* A code of torch_multiply: it failed, and may have changed an operand in the memory of `out`, so
  * that nobody can repeat the product. */
 enum { TORCH_OPERAND_CHANGED = -1 };

@@ -22,20 +22,12 @@ const char *const torch_operator_names[TORCH_OPERATORS] = {
 };
 
 const char *const torch_outcome_names[TORCH_OUTCOMES] = {
-    [TORCH_TAKEN] = "taken",
-    [TORCH_LEFT_DTYPE] = "dtype",
-    [TORCH_LEFT_DEVICE] = "device",
-    [TORCH_LEFT_LAYOUT] = "layout",
-    [TORCH_LEFT_SHAPE] = "shape",
-    [TORCH_LEFT_EMPTY] = "empty",
-    [TORCH_LEFT_SMALL] = "small",
-    [TORCH_LEFT_STACK] = "stack",
-    [TORCH_LEFT_TF32] = "tf32",
-    [TORCH_LEFT_SCALAR] = "scalar",
-    [TORCH_LEFT_UNSUPPORTED] = "unsupported",
-    [TORCH_LEFT_OVERLAP] = "overlap",
-    [TORCH_LEFT_FAILED] = "failed",
-    [TORCH_RAISED] = "raised",
+    [TORCH_TAKEN] = "taken",        [TORCH_LEFT_DTYPE] = "dtype",
+    [TORCH_LEFT_DEVICE] = "device", [TORCH_LEFT_LAYOUT] = "layout",
+    [TORCH_LEFT_SHAPE] = "shape",   [TORCH_LEFT_EMPTY] = "empty",
+    [TORCH_LEFT_SMALL] = "small",   [TORCH_LEFT_TF32] = "tf32",
+    [TORCH_LEFT_SCALAR] = "scalar", [TORCH_LEFT_UNSUPPORTED] = "unsupported",
+    [TORCH_LEFT_FAILED] = "failed", [TORCH_RAISED] = "raised",
 };
 
 /* ------------------------------------------------------------------ counts and settings */
@@ -179,14 +171,6 @@ static TorchOutcome compute(const Taken *taken, TorchHandle a, TorchHandle b, To
     if (!torch_has_shape(&product.out, result, taken->batched)) {
         return TORCH_LEFT_SHAPE;
     }
-    const int64_t products = torch_products(&product, result);
-    if (products > 1 &&
-        torch_flops(&product, result) < settings->min_stack_flops * (double)products) {
-        return TORCH_LEFT_STACK;
-    }
-    if (torch_stack_overlaps(&product, result)) {
-        return TORCH_LEFT_OVERLAP;
-    }
     void *stream;
     if (!torch_stream(product.A.device, &stream)) {
         return TORCH_LEFT_DEVICE;
@@ -280,7 +264,6 @@ static const TorchSettings *kept(const TorchSettings *settings)
     for (struct Kept *one = all; one; one = one->next) {
         if (!strcmp(one->settings.variant, settings->variant) &&
             one->settings.min_flops == settings->min_flops &&
-            one->settings.min_stack_flops == settings->min_stack_flops &&
             one->settings.reduced == settings->reduced) {
             return &one->settings;
         }

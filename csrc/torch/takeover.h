@@ -15,11 +15,9 @@ typedef enum {
     TORCH_LEFT_SHAPE,       /* the shapes do not fit: PyTorch raises, or resizes out */
     TORCH_LEFT_EMPTY,       /* nothing to compute */
     TORCH_LEFT_SMALL,       /* fewer operations than min_flops */
-    TORCH_LEFT_STACK,       /* a stack of many small products */
     TORCH_LEFT_TF32,        /* the user allowed TF32, or another precision below float32 */
     TORCH_LEFT_SCALAR,      /* alpha or beta is not a real number */
     TORCH_LEFT_UNSUPPORTED, /* the variant does not run on that device */
-    TORCH_LEFT_OVERLAP,     /* the out of a stack overlaps an operand */
     TORCH_LEFT_FAILED,      /* the kernel failed */
     TORCH_RAISED,           /* the kernel failed and may have changed an operand: an exception */
     TORCH_OUTCOMES,
@@ -45,9 +43,8 @@ extern const char *const torch_outcome_names[TORCH_OUTCOMES];
 
 typedef struct {
     char variant[64];
-    double min_flops;       /* smaller products are left to PyTorch */
-    double min_stack_flops; /* so are stacks of smaller products */
-    bool (*reduced)(void);  /* asks PyTorch whether TF32 is allowed; NULL: torch_abi.precision */
+    double min_flops;      /* smaller products are left to PyTorch */
+    bool (*reduced)(void); /* asks PyTorch whether TF32 is allowed; NULL: torch_abi.precision */
 } TorchSettings;
 
 /* Registers kernels for aten::mm, mm.out, bmm and bmm.out at a dispatch key, "CUDA" or "CPU". With

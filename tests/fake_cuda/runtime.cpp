@@ -668,40 +668,54 @@ cudaError_t queue_line(void *to, const void *from, size_t bytes, cudaMemcpyKind 
 
 /* ------------------------------------------------------------------ kernels */
 
-/* Translates a matrix to the host memory behind it; false if the GPU could not access it.
- * Requires the lock. */
-bool reachable(Matrix *matrix)
+/* The bytes before and after the first element that the steps reach. */
+struct Reach {
+    int64_t before = 0, after = 0;
+
+    void extend(int64_t count, int64_t bytes)
+    {
+        (bytes < 0 ? before : after) += (count - 1) * bytes;
+    }
+};
+
+/* The host memory behind an address, if the GPU could access all that is within reach; otherwise
+ * NULL. Requires the lock. */
+char *reached(char *data, const Reach &reach)
+{
+    char *const first = data + reach.before;
+    const size_t bytes = static_cast<size_t>(reach.after - reach.before) + sizeof(float);
+    if (char *const content = device_content(first, bytes)) {
+        return content - reach.before;
+    }
+    return state().reaches_pinned && is_pinned(first, bytes) ? data : nullptr;
+}
+
+/* Translates the matrices of a batch to the host memory behind them; false if the GPU could not
+ * access it. */
+bool reachable(Matrix *matrix, int64_t count)
 {
     if (matrix->rows == 0 || matrix->cols == 0) {
         return true;
     }
-    const int64_t down = (matrix->rows - 1) * matrix->row_stride,
-                  across = (matrix->cols - 1) * matrix->col_stride;
-    const int64_t lowest = (down < 0 ? down : 0) + (across < 0 ? across : 0);
-    const int64_t highest = (down > 0 ? down : 0) + (across > 0 ? across : 0);
-    const float *const first = matrix->data + lowest;
-    const size_t bytes = static_cast<size_t>(highest - lowest + 1) * sizeof(float);
-    if (char *const content = device_content(first, bytes)) {
-        matrix->data = reinterpret_cast<float *>(content) - lowest;
-        return true;
-    }
-    return state().reaches_pinned && is_pinned(first, bytes);
+    constexpr int64_t element = sizeof(float);
+    Reach reach;
+    reach.extend(matrix->rows, matrix->row_stride * element);
+    reach.extend(matrix->cols, matrix->col_stride * element);
+    reach.extend(count, matrix->batch_stride * element);
+    char *const there = reached(reinterpret_cast<char *>(matrix->data), reach);
+    matrix->data = there ? reinterpret_cast<float *>(there) : matrix->data;
+    return there != nullptr;
 }
 
 /* The same for an array with any strides. */
 bool reachable(Strided *array)
 {
-    const int64_t down = (array->rows - 1) * array->row_bytes,
-                  across = (array->cols - 1) * array->col_bytes;
-    const int64_t lowest = (down < 0 ? down : 0) + (across < 0 ? across : 0);
-    const int64_t highest = (down > 0 ? down : 0) + (across > 0 ? across : 0);
-    const char *const first = array->data + lowest;
-    const size_t bytes = static_cast<size_t>(highest - lowest) + sizeof(float);
-    if (char *const content = device_content(first, bytes)) {
-        array->data = content - lowest;
-        return true;
-    }
-    return state().reaches_pinned && is_pinned(first, bytes);
+    Reach reach;
+    reach.extend(array->rows, array->row_bytes);
+    reach.extend(array->cols, array->col_bytes);
+    char *const there = reached(array->data, reach);
+    array->data = there ? there : array->data;
+    return there != nullptr;
 }
 
 /* Sets *place to device memory that records what the CPU kernel prepared from an operand, or to
@@ -782,8 +796,9 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
             }
             const char *const zeros =
                 counters ? device_content(counters, counter_count * sizeof *counters) : nullptr;
-            all = (p.alpha == 0.0f || (reachable(&real.A) && reachable(&real.B))) &&
-                  reachable(&real.C) && (content || !scratch) && (zeros || !counters) &&
+            all = (p.alpha == 0.0f ||
+                   (reachable(&real.A, real.count) && reachable(&real.B, real.count))) &&
+                  reachable(&real.C, real.count) && (content || !scratch) && (zeros || !counters) &&
                   std::all_of(zeros, zeros + (zeros ? counter_count * sizeof *counters : 0),
                               [](char each) { return each == 0; });
             for (int operand = 0; operand < 2; ++operand) {
@@ -1928,7 +1943,7 @@ cudaError_t launch_combine(const Matrix *C, const Matrix *X, float alpha, float 
         bool both;
         {
             const Lock lock(state().mutex);
-            both = reachable(&C) && (!X.data || reachable(&X));
+            both = reachable(&C, 1) && (!X.data || reachable(&X, 1));
         }
         if (!both) {
             lose(device, cudaErrorIllegalAddress);

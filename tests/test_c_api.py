@@ -1,4 +1,4 @@
-"""sgemm_call, the C function that the JAX and PyTorch front ends call, through ctypes.
+"""sgemm_kernels_multiply, the C function that the JAX and PyTorch front ends call, through ctypes.
 
 These tests also run over the fake CUDA runtime, with operands in its device memory."""
 
@@ -17,51 +17,75 @@ from .support import LAYOUTS, ending, fake_cuda, printed_by, python, same_bits, 
 
 M, N, K = 37, 45, 30
 ON_CPU = -1
-NATIVE = [name for name, layout in LAYOUTS.items() if layout.dtype == "=f4"]
+HOST, ON_GPU = 0, 1  # memory
+IN_FLOATS = [
+    name
+    for name, layout in LAYOUTS.items()
+    if layout.dtype == "=f4" and not any(stride % 4 for stride in layout.strides(8, 8))
+]
 
 
-class SgemmMatrix(ctypes.Structure):
-    """SgemmMatrix of csrc/core/call.h."""
+class Matrix(ctypes.Structure):
+    """sgemm_kernels_matrix of csrc/core/sgemm_kernels.h."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
-        *((name, ctypes.c_int64) for name in ("rows", "cols", "row_bytes", "col_bytes")),
+        *((name, ctypes.c_int64) for name in ("rows", "cols", "row_stride", "col_stride")),
     )
 
 
-_matrix = ctypes.POINTER(SgemmMatrix)
+class Place(ctypes.Structure):
+    """sgemm_kernels_place."""
+
+    _fields_ = (("device", ctypes.c_int), ("memory", ctypes.c_int), ("stream", ctypes.c_void_p))
+
+
+class Status(ctypes.Structure):
+    """sgemm_kernels_status."""
+
+    _fields_ = (
+        ("code", ctypes.c_int),
+        ("out_changed", ctypes.c_int),
+        ("message", ctypes.c_char * 504),
+    )
+
+
+_matrix = ctypes.POINTER(Matrix)
 _pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer_of.restype = ctypes.c_void_p
 _pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
-sgemm_call = ctypes.CFUNCTYPE(
-    ctypes.c_int,
-    *(ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p),
+multiply = ctypes.CFUNCTYPE(
+    *(ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(Place)),
     *(ctypes.c_float, _matrix, _matrix),
     *(ctypes.c_float, _matrix, _matrix),
-    *(ctypes.c_char_p, ctypes.c_size_t),
-)(_pointer_of(_core._c_call, b"sgemm_kernels.call"))
+    ctypes.POINTER(Status),
+)(_pointer_of(_core._c_multiply, b"sgemm_kernels.multiply"))
 
 
 def described(array, address=None):
-    """The SgemmMatrix of an array, or of a copy of it at another address."""
+    """The Matrix of an array, or of a copy of it at another address."""
     address = array.ctypes.data if address is None else address
-    return SgemmMatrix(address, *array.shape, *array.strides)
+    return Matrix(address, *array.shape, *(stride // 4 for stride in array.strides))
 
 
-def call(variant, A, B, out, *, C=None, alpha=1.0, beta=0.0, device=ON_CPU, stream=None):
-    """Calls sgemm_call with NumPy arrays or SgemmMatrix. Returns its message, "" for success."""
-    matrices = [
-        each if each is None or isinstance(each, SgemmMatrix) else described(each)
+def status_of(
+    variant, A, B, out, *, C=None, alpha=1.0, beta=0.0, device=ON_CPU, memory=HOST, stream=None
+):
+    """Calls sgemm_kernels_multiply with NumPy arrays or Matrix. Returns its status."""
+    A, B, C, out = (
+        each if each is None or isinstance(each, Matrix) else described(each)
         for each in (A, B, C, out)
-    ]
-    message = ctypes.create_string_buffer(496)
-    A, B, C, out = matrices
-    failed = sgemm_call(
-        *(variant.encode(), device, stream, alpha, A, B, beta, C, out),
-        *(message, len(message)),
     )
-    assert bool(failed) == bool(message.value)
-    return message.value.decode()
+    place, status = Place(device, memory, stream), Status(-1, -1, b"?")
+    code = multiply(variant.encode(), place, alpha, A, B, beta, C, out, status)
+    assert code == status.code
+    assert bool(code) == bool(status.message)
+    return status
+
+
+def call(variant, A, B, out, **options):
+    """The same. Returns the message, "" for success."""
+    return status_of(variant, A, B, out, **options).message.decode()
 
 
 def unfilled(rows, cols):
@@ -73,7 +97,7 @@ def operands(rng):
     return uniform(rng, M, K), uniform(rng, K, N), uniform(rng, M, N)
 
 
-@pytest.mark.parametrize("layout", NATIVE)
+@pytest.mark.parametrize("layout", IN_FLOATS)
 def test_the_result_is_that_of_run(operands, layout):
     placed = [LAYOUTS[layout].place(values).matrix for values in operands]
     A, B, C = placed
@@ -119,7 +143,7 @@ def test_empty_products(operands):
     assert not out.any()
     assert call("vec4", unfilled(M, 0), unfilled(0, N), out, C=C, beta=1) == ""
     assert same_bits(out, C)
-    nowhere = [SgemmMatrix(None, 0, 7, 28, 4), unfilled(7, N), SgemmMatrix(None, 0, N, 4 * N, 4)]
+    nowhere = [Matrix(None, 0, 7, 7, 1), unfilled(7, N), Matrix(None, 0, N, N, 1)]
     assert call("vec4", *nowhere) == ""
 
 
@@ -128,12 +152,14 @@ def test_empty_products(operands):
     [
         ({"variant": "fast"}, "there is no variant 'fast'"),
         ({"device": -2}, "device is -2"),
+        ({"memory": 2}, "memory is 2"),
+        ({"memory": ON_GPU}, "in GPU memory but the device is the CPU"),
         ({"B": unfilled(K + 1, N)}, f"B is ({K + 1}, {N}) but ({K}, {N}) is needed"),
         ({"out": unfilled(N, M)}, f"out is ({N}, {M}) but ({M}, {N}) is needed"),
         ({"C": unfilled(N, M), "beta": 1}, f"C is ({N}, {M}) but ({M}, {N}) is needed"),
         ({"beta": 1}, "beta is 1 but C is missing"),
-        ({"A": SgemmMatrix(64, -M, K, 4 * K, 4)}, f"A has the negative shape ({-M}, {K})"),
-        ({"A": SgemmMatrix(None, M, K, 4 * K, 4)}, "A has the address 0"),
+        ({"A": Matrix(64, -M, K, K, 1)}, f"A has the negative shape ({-M}, {K})"),
+        ({"A": Matrix(None, M, K, K, 1)}, "A has the address 0"),
         (
             {"out": np.lib.stride_tricks.as_strided(unfilled(1, N), (M, N), (0, 4))},
             "elements of out share memory",
@@ -146,12 +172,28 @@ def test_refused_calls(operands, changes, message):
     assert message in call(**{**arguments, **changes})
 
 
-def test_a_short_buffer_for_the_message(operands):
-    message = ctypes.create_string_buffer(b"?" * 8, 8)
-    matrices = [described(each) for each in operands]
-    A, B, C = matrices
-    assert sgemm_call(b"none", ON_CPU, None, 1, A, B, 0, None, C, message, 5) != 0
-    assert message.raw == b"ther\0???"
+def test_a_status_is_optional(operands):
+    A, B, _ = (described(each) for each in operands)
+    out = unfilled(M, N)
+    place = Place(ON_CPU, HOST, None)
+    assert multiply(b"vec4", place, 1, A, B, 0, None, described(out), None) == 0
+    assert same_bits(out, run("vec4", *operands[:2], device="cpu"))
+    assert multiply(b"none", place, 1, A, B, 0, None, described(out), None) != 0
+
+
+def test_the_status_says_whether_out_changed(operands):
+    A, B, C = operands
+    assert status_of("vec4", A, B, unfilled(M, N)).out_changed == 1
+    assert status_of("none", A, B, unfilled(M, N)).out_changed == 0
+    assert status_of("vec4", A, B, C, C=None, beta=1).out_changed == 0
+
+
+@pytest.mark.parametrize("name", ["naive", "vec4", "auto"])
+def test_a_column_major_result_is_that_of_the_transposed_product(rng, name):
+    A, B, C = uniform(rng, M, K), uniform(rng, K, N), np.asfortranarray(uniform(rng, M, N))
+    expected = run(name, B.T, A.T, C=C.T, alpha=0.5, beta=2, device="cpu").T
+    assert call(name, A, B, C, C=C, alpha=0.5, beta=2) == ""
+    assert same_bits(C, expected)
 
 
 def test_threads_call_at_the_same_time(operands):
@@ -170,7 +212,7 @@ def test_the_callers_floating_point_environment_changes_no_bit():
     code = """
         import ctypes, platform
         import numpy as np
-        from tests.test_call import call
+        from tests.test_c_api import call
         libm = ctypes.CDLL("libm.so.6")
         tiny, one = np.full((40, 40), 1e-40, np.float32), np.eye(40, dtype=np.float32)
         expected, out = tiny.tobytes(), np.empty_like(tiny)
@@ -193,6 +235,7 @@ def test_the_callers_floating_point_environment_changes_no_bit():
 # ---------------------------------------------------------------------------- device memory
 
 if FAKE:
+    GPU_0 = {"device": 0, "memory": ON_GPU}
 
     class OnGpu:
         """A copy of a matrix in the fake device's memory."""
@@ -225,6 +268,7 @@ if FAKE:
             alpha=0.3,
             beta=-2,
             device=0,
+            memory=ON_GPU,
             stream=stream,
         )
         assert message == ""
@@ -237,7 +281,7 @@ if FAKE:
     def test_no_stream_is_the_legacy_default_stream(operands):
         A, B, out = (OnGpu(each) for each in (*operands[:2], unfilled(M, N)))
         waits = core.fake_cuda_device_waits()
-        assert call("auto", A.described, B.described, out.described, device=0) == ""
+        assert call("auto", A.described, B.described, out.described, **GPU_0) == ""
         assert core.fake_cuda_device_waits() == waits
         core.library_synchronize(None)
         assert same_bits(out.get(), run("auto", *operands[:2], device=f"{GPU}:0"))
@@ -245,7 +289,8 @@ if FAKE:
     def test_a_second_gpu(operands):
         A, B, out = (OnGpu(each, device=1) for each in (*operands[:2], unfilled(M, N)))
         stream = core.library_stream(1)
-        message = call("vec4", A.described, B.described, out.described, device=1, stream=stream)
+        there = {"memory": ON_GPU, "stream": stream}
+        message = call("vec4", A.described, B.described, out.described, device=1, **there)
         assert message == ""
         core.library_synchronize(stream)
         assert same_bits(out.get(), run("vec4", *operands[:2], device="cpu"))
@@ -254,7 +299,8 @@ if FAKE:
         A, B, out = (OnGpu(each) for each in (*operands[:2], unfilled(M, N)))
         stream = core.library_stream(0)
         core.library_begin_capture(stream)
-        message = call("splitk", A.described, B.described, out.described, device=0, stream=stream)
+        there = {**GPU_0, "stream": stream}
+        message = call("splitk", A.described, B.described, out.described, **there)
         graph = core.library_end_capture(stream)
         assert message == ""
         assert np.isnan(out.get()).all()
@@ -262,17 +308,55 @@ if FAKE:
         core.library_synchronize(stream)
         assert same_bits(out.get(), run("splitk", *operands[:2], device=f"{GPU}:0"))
 
+    def test_host_memory_on_a_gpu(operands):
+        A, B, C = operands
+        for small in (True, False):
+            if not small:
+                A, B, C = (np.tile(each, (20, 20)) for each in operands)
+            expected = run("vec4", A, B, C=C, alpha=0.3, beta=-2, device=f"{GPU}:0")
+            out = np.full_like(C, np.nan)
+            options = {"C": C, "alpha": 0.3, "beta": -2, "device": 0}
+            assert status_of("vec4", A, B, out, **options).out_changed == 1
+            assert same_bits(out, expected)
+
+    @pytest.mark.parametrize("shape", [(30, 40, 50), (300, 400, 500), (2600, 9, 2600)])
+    @pytest.mark.parametrize("pinned", [False, True])
+    def test_after_a_failure_out_has_its_old_content_unless_the_status_says_otherwise(
+        rng, shape, pinned
+    ):
+        """Each CUDA call of a product fails in turn."""
+        M, K, N = shape
+        A, B = uniform(rng, M, K), uniform(rng, K, N)
+        out = sgemm_kernels.empty((M, N)) if pinned else np.empty((M, N), np.float32)
+        out[:] = old = uniform(rng, M, N)
+        expected = run("vec4", A, B, C=old, beta=2, device=f"{GPU}:0")
+        changed, failed, turn = [], "?", 0
+        while failed:
+            turn += 1
+            out[:] = old
+            core.fake_cuda_fail(turn, 999)
+            status = status_of("vec4", A, B, out, C=out, beta=2, device=0)
+            failed = core.fake_cuda_failed_call()
+            core.fake_cuda_fail(0, 0)
+            if status.code:
+                changed.append(status.out_changed)
+                assert status.out_changed or same_bits(out, old), failed
+            else:
+                assert same_bits(out, expected), failed
+        assert 0 in changed
+        assert (1 in changed) == (pinned or shape[0] > 2048)
+
     def test_a_gpu_that_does_not_exist(operands):
         A, B, out = operands
-        assert f"there is no device '{GPU}:99'" in call("vec4", A, B, out, device=99)
+        assert f"there is no device '{GPU}:99'" in call("vec4", A, B, out, device=99, memory=ON_GPU)
 
     def test_the_reference_before_its_library_is_loaded():
         code = """
-            from tests.test_call import _core, call, unfilled
+            from tests.test_c_api import _core, call, unfilled
             square = unfilled(4, 4)
-            print(call(_core._REFERENCE, square, square, square, device=0))
+            print(call(_core._REFERENCE, square, square, square, device=0, memory=1))
         """
-        assert f"call sgemm_kernels.run('{_core._REFERENCE}', A, B) once before" in printed_by(code)
+        assert f"sgemm_kernels.run('{_core._REFERENCE}', A, B) once before" in printed_by(code)
 
 
 else:

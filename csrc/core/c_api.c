@@ -1,0 +1,322 @@
+#include <fenv.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "batch.h"
+#include "catalog.h"
+#include "pinned.h"
+#include "product.h"
+#include "sgemm_kernels.h"
+
+_Static_assert(SGEMM_KERNELS_OK == (int)STATUS_OK && SGEMM_KERNELS_DEVICE == (int)STATUS_DEVICE &&
+                   SGEMM_KERNELS_OUT_OF_MEMORY == (int)STATUS_OUT_OF_MEMORY &&
+                   SGEMM_KERNELS_UNSUPPORTED == (int)STATUS_UNSUPPORTED &&
+                   SGEMM_KERNELS_INVALID == (int)STATUS_INVALID,
+               "the codes of the C interface are those of status.h");
+
+/* The handle that names the legacy default stream explicitly, in CUDA and in HIP. */
+static void *const legacy_stream = (void *)1;
+
+static int report(const Status *result, bool changed, sgemm_kernels_status *status)
+{
+    if (status) {
+        status->code = (int)result->code;
+        status->out_changed = changed;
+        snprintf(status->message, sizeof status->message, "%s", result->message);
+    }
+    return (int)result->code;
+}
+
+/* ------------------------------------------------------------------ devices and variants */
+
+/* The GPU's index in a name such as "cuda:1", -1 in "cuda", or -2 if it is another name. */
+static int index_in(const char *name)
+{
+    const size_t length = strlen(GPU_KIND);
+    const char *const after = strncmp(name, GPU_KIND, length) == 0 ? name + length : "?";
+    if (*after == '\0') {
+        return -1;
+    }
+    const size_t digits = *after == ':' ? strspn(after + 1, "0123456789") : 0;
+    return digits >= 1 && digits <= 6 && after[1 + digits] == '\0' ? atoi(after + 1) : -2;
+}
+
+/* Checks that the GPU exists and that this build can use it. */
+static Status check_gpu(int index)
+{
+    int count;
+    const Status status = cuda_count(&count);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    return index < count ? device_kinds[DEVICE_CUDA]->usable(index)
+                         : status_error(STATUS_DEVICE,
+                                        "there is no device '" GPU_KIND ":%d' (visible GPUs: %d)",
+                                        index, count);
+}
+
+static Status find_device(const char *name, int *device)
+{
+    Status why = status_ok();
+    const int index = name ? index_in(name) : -1;
+    if (name && strcmp(name, "cpu") == 0) {
+        *device = SGEMM_KERNELS_CPU;
+    } else if (index == -1) {
+        const int first = first_usable_gpu(&why);
+        *device = first >= 0 ? first : *device;
+    } else if (index >= 0) {
+        why = check_gpu(index);
+        *device = why.code == STATUS_OK ? index : *device;
+    } else {
+        why = status_error(STATUS_INVALID,
+                           "there is no device called '%s': pass 'cpu', '" GPU_KIND
+                           "' or '" GPU_KIND ":<index>'",
+                           name);
+    }
+    return why;
+}
+
+int sgemm_kernels_find_device(const char *name, int *device, sgemm_kernels_status *status)
+{
+    const Status found = find_device(name, device);
+    return report(&found, false, status);
+}
+
+const char *sgemm_kernels_variant(int index)
+{
+    for (int known = 0; known < index; ++known) {
+        if (!catalog[known]) {
+            return NULL;
+        }
+    }
+    return index >= 0 && catalog[index] ? catalog[index]->name : NULL;
+}
+
+/* ------------------------------------------------------------------ products */
+
+static Strided strided_of(const sgemm_kernels_matrix *matrix)
+{
+    return (Strided){.data = (char *)matrix->data,
+                     .rows = matrix->rows,
+                     .cols = matrix->cols,
+                     .row_bytes = matrix->row_stride * (int64_t)sizeof(float),
+                     .col_bytes = matrix->col_stride * (int64_t)sizeof(float)};
+}
+
+static Status check_matrix(const char *name, const sgemm_kernels_matrix *matrix, int64_t rows,
+                           int64_t cols)
+{
+    const long long found_rows = matrix->rows, found_cols = matrix->cols;
+    if (found_rows < 0 || found_cols < 0) {
+        return status_error(STATUS_INVALID, "%s has the negative shape (%lld, %lld)", name,
+                            found_rows, found_cols);
+    }
+    if (found_rows != rows || found_cols != cols) {
+        return status_error(STATUS_INVALID, "%s is (%lld, %lld) but (%lld, %lld) is needed", name,
+                            found_rows, found_cols, (long long)rows, (long long)cols);
+    }
+    return matrix->data || rows == 0 || cols == 0
+               ? status_ok()
+               : status_error(STATUS_INVALID, "%s has the address 0", name);
+}
+
+/* Four matrices in the order of batch.h, and the distances between those of a batch. */
+typedef struct {
+    int64_t count;
+    const sgemm_kernels_matrix *matrix[OPERANDS];
+    int64_t stride[OPERANDS];
+} Operands;
+
+static bool overlaps_itself(const sgemm_kernels_matrix *out, int64_t count, int64_t stride)
+{
+    const int64_t element = sizeof(float);
+    const View view = {
+        .data = (char *)out->data,
+        .axes = 3,
+        .shape = {count, out->rows, out->cols},
+        .bytes = {stride * element, out->row_stride * element, out->col_stride * element}};
+    const Strided matrix = strided_of(out);
+    return count > 1 ? view_overlaps_itself(&view) : strided_overlaps_itself(&matrix);
+}
+
+/* Checks what product_run requires of its caller. */
+static Status check(const Operands *operands, float beta)
+{
+    const sgemm_kernels_matrix *const A = operands->matrix[OF_A], *const B = operands->matrix[OF_B],
+                                      *const C = operands->matrix[OF_C],
+                                      *const out = operands->matrix[OF_OUT];
+    if (operands->count <= 0) {
+        return operands->count == 0
+                   ? status_ok()
+                   : status_error(STATUS_INVALID, "the batch has the negative count %lld",
+                                  (long long)operands->count);
+    }
+    Status status = check_matrix("A", A, A->rows, A->cols);
+    status = status.code == STATUS_OK ? check_matrix("B", B, A->cols, B->cols) : status;
+    status = status.code == STATUS_OK ? check_matrix("out", out, A->rows, B->cols) : status;
+    if (status.code == STATUS_OK && beta != 0.0f) {
+        status = C ? check_matrix("C", C, A->rows, B->cols)
+                   : status_error(STATUS_INVALID, "beta is %g but C is missing", beta);
+    }
+    return status.code == STATUS_OK &&
+                   overlaps_itself(out, operands->count, operands->stride[OF_OUT])
+               ? status_error(STATUS_INVALID, "elements of out share memory")
+               : status;
+}
+
+static Status check_place(const sgemm_kernels_place *place)
+{
+    if (place->device < SGEMM_KERNELS_CPU) {
+        return status_error(STATUS_INVALID, "device is %d: pass a GPU's index, or -1 for the CPU",
+                            place->device);
+    }
+    if (place->memory != SGEMM_KERNELS_HOST_MEMORY && place->memory != SGEMM_KERNELS_GPU_MEMORY) {
+        return status_error(STATUS_INVALID, "memory is %d: pass 0 for the host's, or 1 for a GPU's",
+                            place->memory);
+    }
+    if (place->device == SGEMM_KERNELS_CPU) {
+        return place->memory == SGEMM_KERNELS_HOST_MEMORY
+                   ? status_ok()
+                   : status_error(STATUS_INVALID,
+                                  "the matrices are in GPU memory but the device is the CPU: pass "
+                                  "the index of their GPU");
+    }
+    return check_gpu(place->device);
+}
+
+static Status check_variant(const Product *product)
+{
+    const Status status = device_can_run(product->variant, product->kind, product->device);
+#ifdef SGEMM_CUDA
+    if (status.code == STATUS_OK && variant_is_library(product->variant) && !cublas_is_open()) {
+        return status_error(STATUS_UNSUPPORTED,
+                            "variant '%s' needs the " GPU_LIBRARY " library, which this process "
+                            "has not loaded. Python programs load it by calling "
+                            "sgemm_kernels.run('%s', A, B) once before; other programs cannot use "
+                            "this variant",
+                            product->variant->name, product->variant->name);
+    }
+#endif
+    return status;
+}
+
+static Strided transposed(const sgemm_kernels_matrix *matrix)
+{
+    const Strided array = strided_of(matrix);
+    return strided_transposed(&array);
+}
+
+/* Describes the products to core. A column-major `out` receives the transposed product, since
+ * kernels write row-major results: out.T = alpha * B.T @ A.T + beta * C.T. */
+static void set_operands(Product *product, Batch *batch, const Operands *operands)
+{
+    const sgemm_kernels_matrix *const out = operands->matrix[OF_OUT];
+    const bool transposes = out->row_stride == 1 && out->col_stride >= out->rows && out->cols > 1;
+    Strided *const places[OPERANDS] = {&product->A, &product->B, &product->C, &product->out};
+    batch->axes = operands->count > 1;
+    batch->length[0] = operands->count;
+    for (int operand = 0; operand < OPERANDS; ++operand) {
+        const int from = transposes && operand <= OF_B ? OF_A + OF_B - operand : operand;
+        const sgemm_kernels_matrix *const matrix = operands->matrix[from];
+        if (operand != OF_C || product->beta != 0.0f) {
+            *places[operand] = transposes ? transposed(matrix) : strided_of(matrix);
+        }
+        batch->bytes[operand][0] = operands->stride[from] * (int64_t)sizeof(float);
+    }
+}
+
+static Status multiply(const char *variant, const sgemm_kernels_place *place, float alpha,
+                       float beta, const Operands *operands, bool *changed)
+{
+    const sgemm_kernels_matrix *const out = operands->matrix[OF_OUT];
+    Product product = {.variant = catalog_find(variant),
+                       .kind = place->device == SGEMM_KERNELS_CPU ? DEVICE_CPU : DEVICE_CUDA,
+                       .device = place->device == SGEMM_KERNELS_CPU ? 0 : place->device,
+                       .alpha = alpha,
+                       .beta = beta,
+                       .count = 1,
+                       .out_changed = changed};
+    if (!product.variant) {
+        return status_error(STATUS_INVALID, "there is no variant '%s'", variant);
+    }
+    Status status = check(operands, beta);
+    status = status.code == STATUS_OK ? check_place(place) : status;
+    status = status.code == STATUS_OK ? check_variant(&product) : status;
+    if (status.code != STATUS_OK || operands->count == 0 || out->rows == 0 || out->cols == 0) {
+        return status;
+    }
+    Batch batch;
+    set_operands(&product, &batch, operands);
+    return place->memory == SGEMM_KERNELS_HOST_MEMORY
+               ? product_run(&product, &batch, &product.device, 1)
+               : device_kinds[DEVICE_CUDA]->queue(&product, &batch,
+                                                  place->stream ? place->stream : legacy_stream);
+}
+
+int sgemm_kernels_multiply_batched(const char *variant, const sgemm_kernels_place *place,
+                                   int64_t count, float alpha, const sgemm_kernels_matrix *A,
+                                   int64_t stride_A, const sgemm_kernels_matrix *B,
+                                   int64_t stride_B, float beta, const sgemm_kernels_matrix *C,
+                                   int64_t stride_C, const sgemm_kernels_matrix *out,
+                                   int64_t stride_out, sgemm_kernels_status *status)
+{
+    const Operands operands = {
+        count,
+        {[OF_A] = A, [OF_B] = B, [OF_C] = C, [OF_OUT] = out},
+        {[OF_A] = stride_A, [OF_B] = stride_B, [OF_C] = stride_C, [OF_OUT] = stride_out},
+    };
+    /* Some libraries make floating-point operations flush to zero or trap. */
+    fenv_t environment;
+    bool changed = false;
+    fegetenv(&environment);
+    fesetenv(FE_DFL_ENV);
+    const Status result = multiply(variant, place, alpha, beta, &operands, &changed);
+    fesetenv(&environment);
+    return report(&result, changed, status);
+}
+
+int sgemm_kernels_multiply(const char *variant, const sgemm_kernels_place *place, float alpha,
+                           const sgemm_kernels_matrix *A, const sgemm_kernels_matrix *B, float beta,
+                           const sgemm_kernels_matrix *C, const sgemm_kernels_matrix *out,
+                           sgemm_kernels_status *status)
+{
+    return sgemm_kernels_multiply_batched(variant, place, 1, alpha, A, 0, B, 0, beta, C, 0, out, 0,
+                                          status);
+}
+
+/* ------------------------------------------------------------------ pinned memory */
+
+/* Precedes the memory that the caller gets. */
+typedef union {
+    PinnedBlock *block; /* NULL: ordinary memory */
+    char padding[64];
+} Header;
+
+void *sgemm_kernels_allocate(int device, size_t bytes)
+{
+    if (bytes > PTRDIFF_MAX) {
+        return NULL;
+    }
+    const size_t whole = (sizeof(Header) + bytes + 63) / 64 * 64;
+    const bool on_gpu = device >= 0 && check_gpu(device).code == STATUS_OK;
+    PinnedBlock *const block =
+        on_gpu ? pinned_take(device_kinds[DEVICE_CUDA], device, whole) : NULL;
+    Header *const header = block ? pinned_memory(block) : aligned_alloc(64, whole);
+    if (!header) {
+        return NULL;
+    }
+    header->block = block;
+    return header + 1;
+}
+
+void sgemm_kernels_free(void *memory)
+{
+    Header *const header = memory ? (Header *)memory - 1 : NULL;
+    if (header && header->block) {
+        pinned_give(header->block);
+    } else {
+        free(header);
+    }
+}

@@ -1,0 +1,81 @@
+! The Fortran interface of sgemm_kernels.h, which describes the functions. Compile this file with
+! your program.
+module sgemm_kernels
+  use, intrinsic :: iso_c_binding
+  implicit none
+
+  integer(c_int), parameter :: SGEMM_KERNELS_CPU = -1
+  integer(c_int), parameter :: SGEMM_KERNELS_HOST_MEMORY = 0, SGEMM_KERNELS_GPU_MEMORY = 1
+  integer(c_int), parameter :: SGEMM_KERNELS_OK = 0
+
+  type, bind(c) :: sgemm_kernels_matrix
+    type(c_ptr) :: data = c_null_ptr
+    integer(c_int64_t) :: rows = 0, cols = 0, row_stride = 0, col_stride = 0
+  end type
+
+  type, bind(c) :: sgemm_kernels_place
+    integer(c_int) :: device = SGEMM_KERNELS_CPU
+    integer(c_int) :: memory = SGEMM_KERNELS_HOST_MEMORY
+    type(c_ptr) :: stream = c_null_ptr
+  end type
+
+  type, bind(c) :: sgemm_kernels_status
+    integer(c_int) :: code = SGEMM_KERNELS_OK, out_changed = 0
+    character(kind=c_char) :: message(504) = c_null_char
+  end type
+
+  interface
+    integer(c_int) function sgemm_kernels_find_device(name, device, status) bind(c)
+      import
+      type(c_ptr), value :: name ! a C string, or c_null_ptr for the first usable GPU
+      integer(c_int), intent(inout) :: device
+      type(sgemm_kernels_status), intent(out) :: status
+    end function
+
+    integer(c_int) function sgemm_kernels_multiply(variant, place, alpha, A, B, beta, C, out, &
+                                                   status) bind(c)
+      import
+      character(kind=c_char), intent(in) :: variant(*) ! ends with c_null_char
+      type(sgemm_kernels_place), intent(in) :: place
+      real(c_float), value :: alpha, beta
+      type(sgemm_kernels_matrix), intent(in) :: A, B, C, out
+      type(sgemm_kernels_status), intent(out) :: status
+    end function
+
+    type(c_ptr) function sgemm_kernels_allocate(device, bytes) bind(c)
+      import
+      integer(c_int), value :: device
+      integer(c_size_t), value :: bytes
+    end function
+
+    subroutine sgemm_kernels_free(memory) bind(c)
+      import
+      type(c_ptr), value :: memory
+    end subroutine
+  end interface
+
+contains
+
+  ! Describes a contiguous Fortran array.
+  function sgemm_kernels_matrix_of(array) result(matrix)
+    real(c_float), intent(in), contiguous, target :: array(:, :)
+    type(sgemm_kernels_matrix) :: matrix
+    matrix%data = c_loc(array)
+    matrix%rows = size(array, 1, c_int64_t)
+    matrix%cols = size(array, 2, c_int64_t)
+    matrix%row_stride = 1
+    matrix%col_stride = matrix%rows
+  end function
+
+  ! The message of a failure as a Fortran string.
+  function sgemm_kernels_message(status) result(text)
+    type(sgemm_kernels_status), intent(in) :: status
+    character(len=:), allocatable :: text
+    integer :: i
+    text = ''
+    do i = 1, size(status%message)
+      if (status%message(i) == c_null_char) exit
+      text = text // status%message(i)
+    end do
+  end function
+end module

@@ -1,0 +1,18 @@
+/* A caller's array with any number of axes. */
+#ifndef SGEMM_VIEW_H
+#define SGEMM_VIEW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { VIEW_AXES = 64 }; /* NumPy's limit */
+
+/* Element (i, j, ...) is the four bytes at data + i * bytes[0] + j * bytes[1] + ... */
+typedef struct {
+    char *data;
+    int axes;
+    bool swapped; /* in the opposite of this machine's byte order */
+    int64_t shape[VIEW_AXES], bytes[VIEW_AXES];
+} View;
+
+#endif
