@@ -378,8 +378,10 @@ template <int T> Status launch_small_batch_tiles(const SmallBatch &batch, const 
     return launch(batch, where);
 }
 
-inline Status launch_small_batch(const Sgemm &p, const SmallBatchPlan &plan, const Launch *where)
+inline Status launch_small_batch(const Sgemm &p, const PlanDevice &device, const Launch *where)
 {
+    const PlanShape shape = plan_shape(&p);
+    const SmallBatchPlan plan = small_batch_plan(&shape, &device);
     const SmallBatch batch = {p, plan};
     return plan.packed             ? launch_packed_batch(batch, where)
            : plan.thread_tile == 8 ? launch_small_batch_tiles<8>(batch, where)

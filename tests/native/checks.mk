@@ -48,7 +48,7 @@ poison_link = $(CXX) -pthread
 gpu_link = $(NVCC) -ccbin $(CXX) -Xcompiler=-pthread,-static-libstdc++,-static-libgcc
 
 # Programs with the kernels of one file.
-SMALL_BATCH_SOURCES := csrc/engine/small_batch_plan.c csrc/engine/plan_constants.c
+SMALL_BATCH_SOURCES := $(addprefix csrc/engine/,small_batch_plan.c plan.c plan_constants.c)
 SINGLE_FILE := tensor_cores hopper small_batch
 DEVICE_SOURCES := csrc/core/status.c csrc/core/threads.c $(SMALL_BATCH_SOURCES) \
 	$(filter-out csrc/cpu/device.cpp csrc/cpu/multiply.cpp,$(wildcard csrc/cpu/*.cpp))

@@ -148,12 +148,7 @@ bool passes(const Case &c, const PlanDevice &device, const Launch *where)
     }
     Sgemm p = {A.X, B.X, C.X, c.alpha, c.beta};
     p.count = c.count;
-    if (!small_batch_supports(&p, &device)) {
-        printf("small_batch: not supported\n");
-        return false;
-    }
-    const SmallBatchPlan plan = small_batch_plan(&p, &device);
-    const Status status = launch_small_batch(p, plan, where);
+    const Status status = launch_small_batch(p, device, where);
     if (status.code != STATUS_OK) {
         printf("small_batch: %s\n", status.message);
         return false;
@@ -192,7 +187,7 @@ int main(int count, char **arguments)
     cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0);
     const PlanDevice devices[] = {{multiprocessors, 1, shared_bytes, &plan_fitted}, {2, 1, shared_bytes, &plan_fitted}};
 #else
-    const PlanDevice devices[] = {{0, 1, 232448, &plan_fitted}, {2, 1, 65536, &plan_fitted}};
+    const PlanDevice devices[] = {{132, 1, 232448, &plan_fitted}, {2, 1, 65536, &plan_fitted}};
 #endif
     for (int i = 0; i < cases; ++i) {
         randomness.seed(static_cast<unsigned>(i));
