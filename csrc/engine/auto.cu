@@ -8,10 +8,11 @@
 template <class LaunchPart>
 static Status launch_in_parts(const Sgemm *batch, const LaunchPart &launch_part)
 {
+    constexpr int64_t most = BATCH_OF_LAUNCH;
     Status status = status_ok();
-    for (int64_t n = 0; n < batch->count && status.code == STATUS_OK; n += BATCH_OF_LAUNCH) {
+    for (int64_t n = 0; n < batch->count && status.code == STATUS_OK; n += most) {
         const int64_t left = batch->count - n;
-        const Sgemm part = part_of_batch(batch, n, left < BATCH_OF_LAUNCH ? left : BATCH_OF_LAUNCH);
+        const Sgemm part = part_of_batch(batch, n, left < most ? left : most);
         status = launch_part(&part);
     }
     return status;
@@ -209,8 +210,8 @@ static Status launch_or_fall_back(const Sgemm *problem, const Launch *where, con
         }
     }
     const Plan fallback = plan_fallback();
-    const Status then = launch_in_parts(
-        problem, [&](const Sgemm *part) { return launch(part, where, &fallback); });
+    const Status then =
+        launch_in_parts(problem, [&](const Sgemm *part) { return launch(part, where, &fallback); });
     return then.code == STATUS_OK || status.code == STATUS_OK ? then : status;
 }
 
@@ -295,11 +296,9 @@ static Status multiply(const Sgemm *problem, const Launch *where, bool tensor_co
         Launcher *const launcher = RUNG_LAUNCHER(warptile);
 #else
         // A tile would be mostly empty in a brief launch.
-        Launcher *const launcher =
-            where->brief ? RUNG_LAUNCHER(coalesced) : RUNG_LAUNCHER(tile2d);
+        Launcher *const launcher = where->brief ? RUNG_LAUNCHER(coalesced) : RUNG_LAUNCHER(tile2d);
 #endif
-        return launch_in_parts(problem,
-                               [&](const Sgemm *part) { return launcher(part, where); });
+        return launch_in_parts(problem, [&](const Sgemm *part) { return launcher(part, where); });
     }
     tensor_cores = tensor_cores && has_known_tensor_cores(where);
     if (problem->count > 1) {

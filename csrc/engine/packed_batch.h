@@ -9,13 +9,14 @@
 namespace {
 
 /* A block's part of an operand, which is one array. */
-struct Part {
-    float *data; // of the part
-    int floats;  // of the part
-    int skew;    // floats from a 16-byte boundary to the part
+struct PackedPart {
+    float *data;            // of the part
+    int floats;             // of the part
+    int skew;               // floats from a 16-byte boundary to the part
     int64_t before, behind; // floats of the array before the part, and from its begin on
 
-    __device__ __forceinline__ Part(const Matrix &X, int64_t first, int64_t count, int matrices)
+    __device__ __forceinline__ PackedPart(const Matrix &X, int64_t first, int64_t count,
+                                          int matrices)
     {
         const int size = static_cast<int>(X.rows * X.cols);
         const bool shared_by_all = X.batch_stride == 0;
@@ -64,8 +65,8 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, 3)
     const int stage_floats = (plan.A.bytes + plan.B.bytes) / 4;
     const int M = static_cast<int>(p.C.rows), N = static_cast<int>(p.C.cols),
               K = static_cast<int>(p.A.cols);
-    const Place place(threadIdx.x, static_cast<unsigned>(plan.thread_rows),
-                      static_cast<unsigned>(plan.thread_cols));
+    const BatchPlace place(threadIdx.x, static_cast<unsigned>(plan.thread_rows),
+                           static_cast<unsigned>(plan.thread_cols));
     const int n = place.outer() < plan.matrices ? place.outer() : 0; // any, for idle threads
 
     const auto first_of = [&](unsigned task) { return static_cast<int64_t>(task) * plan.matrices; };
@@ -77,8 +78,9 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, 3)
             float *const to = shared + stage * stage_floats;
             const int64_t first = first_of(task);
             const int matrices = matrices_of(task);
-            Part(p.A, first, p.count, matrices).begin_copies(to, plan.threads);
-            Part(p.B, first, p.count, matrices).begin_copies(to + plan.A.bytes / 4, plan.threads);
+            PackedPart(p.A, first, p.count, matrices).begin_copies(to, plan.threads);
+            PackedPart(p.B, first, p.count, matrices)
+                .begin_copies(to + plan.A.bytes / 4, plan.threads);
         }
         end_group();
     };
@@ -95,7 +97,7 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, 3)
         begin_task(task + (stages - 1) * blocks, stage == 0 ? stages - 1 : stage - 1);
         const int64_t first = first_of(task);
         const int matrices = matrices_of(task);
-        const Part of_A(p.A, first, p.count, matrices), of_B(p.B, first, p.count, matrices);
+        const PackedPart of_A(p.A, first, p.count, matrices), of_B(p.B, first, p.count, matrices);
         const int in_A = stage * stage_floats + of_A.skew + n * static_cast<int>(p.A.batch_stride);
         const int in_B = stage * stage_floats + plan.A.bytes / 4 + of_B.skew +
                          n * static_cast<int>(p.B.batch_stride);
@@ -130,7 +132,7 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, 3)
         }
 
         // The results, as in memory.
-        const Part of_C(p.C, first, p.count, matrices);
+        const PackedPart of_C(p.C, first, p.count, matrices);
         float *const Cs = shared + stages * stage_floats + of_C.skew;
         if (place.outer() < matrices) {
             UNROLL(4)

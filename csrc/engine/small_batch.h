@@ -11,16 +11,16 @@ namespace {
 /* ------------------------------------------------------------------ copies */
 
 /* A thread's first matrix, line and unit. It goes on in steps of copy.matrices and copy.lines. */
-KERNEL_BODY Place first_unit(const BatchCopy &copy, unsigned thread)
+KERNEL_BODY BatchPlace first_unit(const BatchCopy &copy, unsigned thread)
 {
-    return Place(thread, static_cast<unsigned>(copy.lines), static_cast<unsigned>(copy.units));
+    return BatchPlace(thread, static_cast<unsigned>(copy.lines), static_cast<unsigned>(copy.units));
 }
 
 /* Calls visit(shared, global, line) for each unit of a thread: distances from the first matrix of
  * its tile in shared memory and in memory, and its line. The threads visit all lines of some
  * matrices at once, or some lines of one. */
 template <class Visit>
-KERNEL_BODY void for_each_unit(const BatchCopy &copy, Place first, int64_t batch_stride,
+KERNEL_BODY void for_each_unit(const BatchCopy &copy, BatchPlace first, int64_t batch_stride,
                                int64_t pitch, int matrices, int lines, const Visit &visit)
 {
     int n = first.outer(), line = first.middle();
@@ -48,7 +48,7 @@ KERNEL_BODY void for_each_unit(const BatchCopy &copy, Place first, int64_t batch
 
 /* Starts the copy of `matrices` chunks of an operand. */
 template <int N>
-KERNEL_BODY void begin_copies(const BatchCopy &copy, Place first, float *to, const Matrix &X,
+KERNEL_BODY void begin_copies(const BatchCopy &copy, BatchPlace first, float *to, const Matrix &X,
                               const float *from, int64_t pitch, int matrices, int size, int steps)
 {
     const int whole = (steps + 3) / 4 * 4; // zeros behind the end of K
@@ -222,7 +222,7 @@ KERNEL_BODY void store_results(const SmallBatch &batch, const BatchTask &task, f
 
 /* Stores the results that a block has collected in shared memory. */
 template <int N>
-KERNEL_BODY void store_collected(const SmallBatch &batch, Place first, const BatchTask &task,
+KERNEL_BODY void store_collected(const SmallBatch &batch, BatchPlace first, const BatchTask &task,
                                  float *C, const float *from)
 {
     const BatchCopy &copy = batch.plan.C;
@@ -246,12 +246,13 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, T == 8 ? 2 : 3)
     const Sgemm &p = batch.p;
     const SmallBatchPlan &plan = batch.plan;
     float *const shared = reinterpret_cast<float *>(dynamic_shared<Floats<4>>().value);
-    const int a_pitch = plan.A.line, b_pitch = plan.B.k_major == B_K_MAJOR ? plan.B.line : plan.B.unit;
+    const int a_pitch = plan.A.line,
+              b_pitch = plan.B.k_major == B_K_MAJOR ? plan.B.line : plan.B.unit;
     const int stage_floats = (plan.A.bytes + plan.B.bytes) / 4;
     // Unpacked at each use, so that few registers are in use during the product.
-    Place a_unit = first_unit(plan.A, threadIdx.x), b_unit = first_unit(plan.B, threadIdx.x);
-    Place place(threadIdx.x, static_cast<unsigned>(plan.thread_rows),
-                static_cast<unsigned>(plan.thread_cols));
+    BatchPlace a_unit = first_unit(plan.A, threadIdx.x), b_unit = first_unit(plan.B, threadIdx.x);
+    BatchPlace place(threadIdx.x, static_cast<unsigned>(plan.thread_rows),
+                     static_cast<unsigned>(plan.thread_cols));
 
     unsigned loading = blockIdx.x; // the task whose copy begins next
     int64_t loading_k = 0;
@@ -270,14 +271,18 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, T == 8 ? 2 : 3)
             recompute_from(a_unit.packed);
             recompute_from(b_unit.packed);
             if (plan.A.float4) {
-                begin_copies<4>(plan.A, a_unit, As, p.A, A, a_line, task.matrices, task.rows, steps);
+                begin_copies<4>(plan.A, a_unit, As, p.A, A, a_line, task.matrices, task.rows,
+                                steps);
             } else {
-                begin_copies<1>(plan.A, a_unit, As, p.A, A, a_line, task.matrices, task.rows, steps);
+                begin_copies<1>(plan.A, a_unit, As, p.A, A, a_line, task.matrices, task.rows,
+                                steps);
             }
             if (plan.B.float4) {
-                begin_copies<4>(plan.B, b_unit, Bs, p.B, B, b_line, task.matrices, task.cols, steps);
+                begin_copies<4>(plan.B, b_unit, Bs, p.B, B, b_line, task.matrices, task.cols,
+                                steps);
             } else {
-                begin_copies<1>(plan.B, b_unit, Bs, p.B, B, b_line, task.matrices, task.cols, steps);
+                begin_copies<1>(plan.B, b_unit, Bs, p.B, B, b_line, task.matrices, task.cols,
+                                steps);
             }
             loading_k += plan.depth;
             if (loading_k >= p.A.cols) {
@@ -305,7 +310,8 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, T == 8 ? 2 : 3)
             begin_next();
             const int steps = static_cast<int>(at_most(p.A.cols - k, plan.depth));
             recompute_from(place.packed);
-            const int n = place.outer() < plan.matrices ? place.outer() : 0; // any, for idle threads
+            const int n =
+                place.outer() < plan.matrices ? place.outer() : 0; // any, for idle threads
             const float *const As = shared + stage * stage_floats + n * plan.A.matrix +
                                     place.middle() * (A_K_MAJOR ? a_pitch : 4);
             const float *const Bs = shared + stage * stage_floats + plan.A.bytes / 4 +
@@ -319,14 +325,15 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, T == 8 ? 2 : 3)
         recompute_from(place.packed);
         const int n = place.outer(), r = place.middle(), c = place.inner();
         const BatchTask task(batch, number);
-        float *const C = p.C.data + task.matrix * p.C.batch_stride +
-                         task.row * p.C.row_stride + task.col;
+        float *const C =
+            p.C.data + task.matrix * p.C.batch_stride + task.row * p.C.row_stride + task.col;
         if constexpr (T == 4) {
             float *const Cs = shared + stages * stage_floats;
             if (n < plan.matrices) {
                 UNROLL(4)
                 for (int i = 0; i < T; ++i) {
-                    float *const of_row = Cs + n * plan.C.matrix +
+                    float *const of_row =
+                        Cs + n * plan.C.matrix +
                         tile_index<A_K_MAJOR>(i, r, plan.thread_rows) * plan.C.line;
                     if constexpr (B_K_MAJOR) {
                         UNROLL(4)
@@ -334,19 +341,21 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, T == 8 ? 2 : 3)
                             of_row[c + j * plan.thread_cols] = sum[i][j];
                         }
                     } else {
-                        *reinterpret_cast<float4 *>(of_row + 4 * c) = make_float4(sum[i][0], sum[i][1], sum[i][2], sum[i][3]);
+                        *reinterpret_cast<float4 *>(of_row + 4 * c) =
+                            make_float4(sum[i][0], sum[i][1], sum[i][2], sum[i][3]);
                     }
                 }
             }
             __syncthreads();
-            const Place c_unit = first_unit(plan.C, threadIdx.x);
+            const BatchPlace c_unit = first_unit(plan.C, threadIdx.x);
             if (plan.C.float4) {
                 store_collected<4>(batch, c_unit, task, C, Cs);
             } else {
                 store_collected<1>(batch, c_unit, task, C, Cs);
             }
         } else if (n < task.matrices) {
-            store_results<T, A_K_MAJOR, B_K_MAJOR>(batch, task, C + n * p.C.batch_stride, r, c, sum);
+            store_results<T, A_K_MAJOR, B_K_MAJOR>(batch, task, C + n * p.C.batch_stride, r, c,
+                                                   sum);
         }
     }
 }
@@ -364,17 +373,17 @@ Status launch_small_batch_of(const SmallBatch &batch, const Launch *where)
     spec.threads[1] = 1;
     spec.dynamic_bytes = batch.plan.shared_bytes;
     spec.cluster = 1;
-    return launch_blocks(small_batch<T, A_K_MAJOR, B_K_MAJOR>, spec, batch.plan.blocks, batch, where);
+    return launch_blocks(small_batch<T, A_K_MAJOR, B_K_MAJOR>, spec, batch.plan.blocks, batch,
+                         where);
 }
 
 template <int T> Status launch_small_batch_tiles(const SmallBatch &batch, const Launch *where)
 {
-    const auto launch =
-        batch.plan.a_k_major
-            ? (batch.plan.b_k_major ? launch_small_batch_of<T, true, true>
-                                    : launch_small_batch_of<T, true, false>)
-            : (batch.plan.b_k_major ? launch_small_batch_of<T, false, true>
-                                    : launch_small_batch_of<T, false, false>);
+    const auto launch = batch.plan.a_k_major
+                            ? (batch.plan.b_k_major ? launch_small_batch_of<T, true, true>
+                                                    : launch_small_batch_of<T, true, false>)
+                            : (batch.plan.b_k_major ? launch_small_batch_of<T, false, true>
+                                                    : launch_small_batch_of<T, false, false>);
     return launch(batch, where);
 }
 

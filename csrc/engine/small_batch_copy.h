@@ -83,14 +83,15 @@ template <int N> KERNEL_BODY void store_floats(const Sgemm &p, float *to, const 
 }
 
 /* Three small numbers in one register: a thread's place among the threads of a block. */
-struct Place {
+struct BatchPlace {
     unsigned packed;
 
     /* Divides the threads: `inner` threads along the last dimension, and `middle` such groups. */
-    __device__ __forceinline__ Place(unsigned thread, unsigned middle, unsigned inner)
+    __device__ __forceinline__ BatchPlace(unsigned thread, unsigned middle, unsigned inner)
     {
         const unsigned of_inner = thread / inner, of_middle = of_inner / middle;
-        packed = of_middle << 16 | (of_inner - of_middle * middle) << 8 | (thread - of_inner * inner);
+        packed =
+            of_middle << 16 | (of_inner - of_middle * middle) << 8 | (thread - of_inner * inner);
     }
     __device__ __forceinline__ int outer() const
     {

@@ -76,7 +76,8 @@ static BatchCopy operand_copy(const PlanOperand *X, bool float4, bool k_major, i
 /* Divides the tasks among the blocks that fit in the multiprocessors. */
 static void divide_tasks(SmallBatchPlan *plan, const PlanShape *s, const PlanDevice *d)
 {
-    const int registers = plan->thread_tile == 8 ? SMALL_BATCH_REGISTERS_8 : SMALL_BATCH_REGISTERS_4;
+    const int registers =
+        plan->thread_tile == 8 ? SMALL_BATCH_REGISTERS_8 : SMALL_BATCH_REGISTERS_4;
     const int64_t resident =
         least(((int64_t)d->shared_bytes + RESERVED) / (plan->shared_bytes + RESERVED),
               REGISTERS / (registers * plan->threads));
@@ -139,8 +140,8 @@ static void divide_results(SmallBatchPlan *plan, int64_t M, int64_t N)
 static int64_t stage_floats(int thread_tile, int threads, const PlanDevice *d)
 {
     const int64_t blocks = ceil_div(12 * 32, threads);
-    const int64_t bytes = thread_tile == 8 ? d->shared_bytes / (blocks * SMALL_BATCH_STAGES) - 512
-                                           : 256 * threads;
+    const int64_t bytes =
+        thread_tile == 8 ? d->shared_bytes / (blocks * SMALL_BATCH_STAGES) - 512 : 256 * threads;
     return least(bytes, d->shared_bytes / (2 * SMALL_BATCH_STAGES)) / 4; /* two blocks fit */
 }
 
@@ -154,10 +155,10 @@ static SmallBatchPlan tile_plan(const PlanShape *s, const PlanDevice *d)
     const int padded_rows = plan.thread_rows * T, padded_cols = plan.thread_cols * T;
     const int of_matrix = plan.thread_rows * plan.thread_cols;
 
-    const bool a_float4 = s->A.aligned && s->A.remainder == 0 && s->K > 0 &&
-                          (s->A.k_major ? s->K : s->M) % 4 == 0;
-    const bool b_float4 = s->B.aligned && s->B.remainder == 0 && s->K > 0 &&
-                          (s->B.k_major ? s->K : s->N) % 4 == 0;
+    const bool a_float4 =
+        s->A.aligned && s->A.remainder == 0 && s->K > 0 && (s->A.k_major ? s->K : s->M) % 4 == 0;
+    const bool b_float4 =
+        s->B.aligned && s->B.remainder == 0 && s->K > 0 && (s->B.k_major ? s->K : s->N) % 4 == 0;
     /* A thread copies one unit of a line, so there are as many threads as units. */
     const int least_threads = T == 8 && a_float4 && b_float4 && s->C_is_float4 ? 64 : 128;
 
@@ -173,7 +174,8 @@ static SmallBatchPlan tile_plan(const PlanShape *s, const PlanDevice *d)
         const int threads = (int)most(round_up(matrices * of_matrix, 32), least_threads);
         const int64_t fit = stage_floats(T, threads, d);
         const int64_t busy = matrices * of_matrix * most(512 / threads, 1);
-        if (matrices == 1 || (fit >= matrices * of_step * least_depth && 32 * busy > 33 * busiest)) {
+        if (matrices == 1 ||
+            (fit >= matrices * of_step * least_depth && 32 * busy > 33 * busiest)) {
             plan.matrices = matrices;
             plan.threads = threads;
             floats = fit;
@@ -248,9 +250,9 @@ double small_batch_cycles(const PlanShape *s, const PlanDevice *d)
         stores * OF_UNIT + OF_TASK;
     const double tasks = (double)ceil_div(plan.tasks, d->multiprocessors);
     const double busy = tasks * of_warp * (plan.threads / 32.0) / WARPS;
-    const double floats = (double)s->count * ((double)s->M * (double)s->K +
-                                              (double)s->K * (double)s->N +
-                                              (double)s->M * (double)s->N);
+    const double floats =
+        (double)s->count *
+        ((double)s->M * (double)s->K + (double)s->K * (double)s->N + (double)s->M * (double)s->N);
     const PlanConstants *const c = d->constants;
     return c->launch + hypot(4 * floats / (c->from_memory * d->multiprocessors), busy);
 }

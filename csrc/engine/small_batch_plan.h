@@ -24,9 +24,9 @@ enum {
  * A line is contiguous in memory and consists of units: floats or float4s. */
 typedef struct {
     bool float4;
-    bool k_major;        /* lines are along K (not used for C) */
-    int units;           /* of a line */
-    int matrices, lines; /* that all threads copy at once: some lines of one, or all of some */
+    bool k_major;           /* lines are along K (not used for C) */
+    int units;              /* of a line */
+    int matrices, lines;    /* that all threads copy at once: some lines of one, or all of some */
     int unit, line, matrix; /* distances in shared memory, in floats */
     int bytes;              /* in shared memory */
 } BatchCopy;

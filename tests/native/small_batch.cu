@@ -61,8 +61,10 @@ struct Operand {
         const int64_t padding = contiguous ? 0 : below(3) == 0 ? 4 - length % 4 : below(6);
         const int64_t pitch = length + padding;
         const int64_t skew = below(2) ? 0 : below(4);
-        const int64_t stride =
-            shared_by_all ? 0 : lines * pitch + (contiguous ? 0 : below(2) ? 4 * below(3) : below(8));
+        const int64_t stride = shared_by_all ? 0
+                                             : lines * pitch + (contiguous ? 0
+                                                                : below(2) ? 4 * below(3)
+                                                                           : below(8));
         const int64_t guard = 64;
         floats = static_cast<size_t>(2 * guard + skew + lines * pitch + (count - 1) * stride + 16);
         memory = allocate(floats);
@@ -71,8 +73,8 @@ struct Operand {
             exit(2);
         }
         std::fill(memory, memory + floats, NAN);
-        X = {memory + guard + skew, rows, cols, column_major ? 1 : pitch, column_major ? pitch : 1,
-             stride};
+        X = {memory + guard + skew,    rows,  cols, column_major ? 1 : pitch,
+             column_major ? pitch : 1, stride};
         for (int64_t n = 0; n < (stride ? count : 1); ++n) {
             for (int64_t i = 0; i < rows; ++i) {
                 for (int64_t j = 0; j < cols; ++j) {
@@ -185,14 +187,17 @@ int main(int count, char **arguments)
     int multiprocessors = 0, shared_bytes = 0;
     cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0);
     cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0);
-    const PlanDevice devices[] = {{multiprocessors, 1, shared_bytes, &plan_fitted}, {2, 1, shared_bytes, &plan_fitted}};
+    const PlanDevice devices[] = {{multiprocessors, 1, shared_bytes, &plan_fitted},
+                                  {2, 1, shared_bytes, &plan_fitted}};
 #else
     const PlanDevice devices[] = {{132, 1, 232448, &plan_fitted}, {2, 1, 65536, &plan_fitted}};
 #endif
     for (int i = 0; i < cases; ++i) {
         randomness.seed(static_cast<unsigned>(i));
         const int most = i % 3 == 0 ? 12 : i % 3 == 1 ? 40 : i % 12 == 2 ? 300 : 130;
-        Case c = {size_between(1, most <= 12 ? 300 : most <= 40 ? 40 : 5),
+        Case c = {size_between(1, most <= 12   ? 300
+                                  : most <= 40 ? 40
+                                               : 5),
                   size_between(1, most),
                   size_between(1, most),
                   size_between(0, most),
