@@ -2,6 +2,7 @@
 # make demo         set up, then do the main job on a photograph
 # make test         set up, then run every check and test
 # make frameworks-check  the tests with PyTorch and JAX, which it installs in .venv-frameworks
+# make blas-check   tests of BLAS, LAPACK, NumPy, SciPy and scikit-learn with these kernels
 # make spills       compile the kernels for all architectures: none may spill registers
 # make hip-check    build for AMD GPUs with hipcc, and test that without one
 # make sdist-check  build from an sdist with nvcc from the package index, in fresh environments
@@ -25,9 +26,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 FRAMEWORKS := .venv-frameworks
+BLAS := .venv-blas
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test frameworks-check spills hip-check notebooks pictures docs site plan-cost sdist-check build-lib gpu-check format clean FORCE
+.PHONY: help demo test frameworks-check blas-check spills hip-check notebooks pictures docs site plan-cost sdist-check build-lib gpu-check format clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/python -m sgemm_kernels.demo -o build/demo.png
@@ -52,6 +54,10 @@ test: $(VENV)/installed $(VENV)/tools
 # With the extension of this tree, on the CPU device.
 frameworks-check: $(VENV)/installed $(FRAMEWORKS)/installed
 	PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)" $(FRAMEWORKS)/bin/python -m pytest $(wildcard tests/test_torch.py tests/test_jax.py tests/test_tensors.py)
+
+# Other projects' tests under `sgemm-kernels preload`, on the CPU device.
+blas-check: $(VENV)/installed $(BLAS)/installed
+	$(BIN)/python tests/native/blas_check.py
 
 # What `make test` asks of the architectures that it compiles for, asked of all.
 spills: $(VENV)/installed
@@ -122,6 +128,13 @@ $(FRAMEWORKS)/installed: pyproject.toml | $(VENV)/installed
 		$$($(BIN)/python $(IN_TREE) extra frameworks)
 	@touch $@
 
+$(BLAS)/installed: pyproject.toml | $(VENV)/installed
+	@echo 'installing NumPy, SciPy and scikit-learn'
+	@$(PYTHON) -m venv $(BLAS)
+	@$(BLAS)/bin/python -m pip --disable-pip-version-check install --quiet \
+		$$($(BIN)/python $(IN_TREE) extra blas)
+	@touch $@
+
 # --------------------------------------------------------------------------------------- packages
 
 # Only what nvcc compiles is always compiled, for one architecture, which is short. Of other objects
@@ -180,4 +193,4 @@ format: $(VENV)/tools
 	$(BIN)/ruff format --quiet .
 
 clean:
-	rm -rf $(VENV) $(FRAMEWORKS) build dist sgemm_kernels.egg-info sgemm_kernels/*.so sgemm_kernels/lib/*.so sgemm_kernels/csrc sgemm_kernels/include sgemm_kernels/recorded site
+	rm -rf $(VENV) $(FRAMEWORKS) $(BLAS) build dist sgemm_kernels.egg-info sgemm_kernels/*.so sgemm_kernels/lib/*.so sgemm_kernels/csrc sgemm_kernels/include sgemm_kernels/recorded site

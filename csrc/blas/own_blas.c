@@ -26,7 +26,7 @@ static const char *base_name(const char *path)
 static bool is_own(void *function)
 {
     Dl_info theirs, ours;
-    return function && dladdr(function, &theirs) && dladdr(&last, &ours) &&
+    return function && dladdr(function, &theirs) && dladdr(entry_names, &ours) &&
            theirs.dli_fbase != ours.dli_fbase &&
            !strstr(base_name(theirs.dli_fname), "blastrampoline");
 }

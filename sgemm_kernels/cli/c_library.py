@@ -5,9 +5,10 @@ import os
 import shutil
 from pathlib import Path
 
+from .._catalog import variants
 from .._library import get_include, get_library_dir
 from .._version import __version__
-from .command import Command
+from .command import Command, refuse_unwritable
 
 BLAS = "libsgemm_kernels_blas.so"
 _LOG_LEVELS = ("stats", "calls")
@@ -63,7 +64,13 @@ def _preload(options: argparse.Namespace) -> int:
         raise FileNotFoundError(f"there is no program {program[0]!r} on PATH")
     names = ("variant", "device", "min", "library", "log", "logfile")
     settings = {name: getattr(options, name) for name in names}
+    names_known = [variant.name for variant in variants()]
+    if options.variant and options.variant not in names_known:
+        raise ValueError(
+            f"there is no variant {options.variant!r}: the variants are {', '.join(names_known)}"
+        )
     if settings["logfile"]:
+        refuse_unwritable(Path(settings["logfile"]))
         settings["logfile"] = os.path.abspath(settings["logfile"])
     os.execvpe(program[0], program, preload_environment(dict(os.environ), settings))
 
@@ -92,7 +99,12 @@ def _preload_arguments(parser: argparse.ArgumentParser) -> None:
         help="at the end, print the calls by shape; or also print each call",
     )
     parser.add_argument("--logfile", metavar="FILE", help="append the log to FILE, not to stderr")
-    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ...")
+    parser.add_argument(
+        "program",
+        nargs=argparse.REMAINDER,
+        metavar="-- PROGRAM ...",
+        help="the program and its arguments",
+    )
 
 
 COMMANDS = (

@@ -1,0 +1,82 @@
+/* A BLAS for tests/test_blas.py: plain loops that count their calls. Compiled with -DPREFIX=scipy_,
+ * names have that prefix. As in the reference BLAS, cblas_sgemm calls sgemm_, and wrong arguments are
+ * reported by xerbla_. */
+#include <stddef.h>
+
+#define JOINED(a, b) a##b
+#define JOIN(a, b) JOINED(a, b)
+#define NAMED(name) JOIN(PREFIX, name)
+#ifndef PREFIX
+#define PREFIX
+#endif
+
+long own_sgemm_calls, own_cblas_calls, own_ssyrk_calls, errors;
+
+static void scale(float *value, float beta)
+{
+    *value = beta == 0.0f ? 0.0f : *value * beta;
+}
+
+static int is_n(const char *trans)
+{
+    return *trans == 'N' || *trans == 'n';
+}
+
+void NAMED(sgemm_)(const char *transa, const char *transb, const int *m, const int *n, const int *k,
+                   const float *alpha, const float *A, const int *lda, const float *B,
+                   const int *ldb, const float *beta, float *C, const int *ldc)
+{
+    ++own_sgemm_calls;
+    if (*m < 0 || *n < 0 || *k < 0 || *lda < (is_n(transa) ? *m : *k) ||
+        *ldb < (is_n(transb) ? *k : *n) || *ldc < *m) {
+        ++errors;
+        return;
+    }
+    for (int j = 0; j < *n; ++j) {
+        for (int i = 0; i < *m; ++i) {
+            float *const c = C + i + (ptrdiff_t)j * *ldc;
+            scale(c, *beta);
+            for (int l = 0; l < *k; ++l) {
+                const float a =
+                    is_n(transa) ? A[i + (ptrdiff_t)l * *lda] : A[l + (ptrdiff_t)i * *lda];
+                const float b =
+                    is_n(transb) ? B[l + (ptrdiff_t)j * *ldb] : B[j + (ptrdiff_t)l * *ldb];
+                *c += *alpha * a * b;
+            }
+        }
+    }
+}
+
+void NAMED(cblas_sgemm)(int order, int transa, int transb, int m, int n, int k, float alpha,
+                        const float *A, int lda, const float *B, int ldb, float beta, float *C,
+                        int ldc)
+{
+    ++own_cblas_calls;
+    const char *const a = transa == 111 ? "N" : "T", *const b = transb == 111 ? "N" : "T";
+    if (order == 102) {
+        NAMED(sgemm_)(a, b, &m, &n, &k, &alpha, A, &lda, B, &ldb, &beta, C, &ldc);
+    } else {
+        NAMED(sgemm_)(b, a, &n, &m, &k, &alpha, B, &ldb, A, &lda, &beta, C, &ldc);
+    }
+}
+
+void NAMED(ssyrk_)(const char *uplo, const char *trans, const int *n, const int *k,
+                   const float *alpha, const float *A, const int *lda, const float *beta, float *C,
+                   const int *ldc)
+{
+    ++own_ssyrk_calls;
+    for (int j = 0; j < *n; ++j) {
+        for (int i = 0; i < *n; ++i) {
+            float *const c = C + i + (ptrdiff_t)j * *ldc;
+            if (*uplo == 'U' ? i > j : i < j) {
+                continue;
+            }
+            scale(c, *beta);
+            for (int l = 0; l < *k; ++l) {
+                *c += *alpha * (is_n(trans)
+                                    ? A[i + (ptrdiff_t)l * *lda] * A[j + (ptrdiff_t)l * *lda]
+                                    : A[l + (ptrdiff_t)i * *lda] * A[l + (ptrdiff_t)j * *lda]);
+            }
+        }
+    }
+}

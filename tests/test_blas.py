@@ -1,0 +1,528 @@
+"""libsgemm_kernels_blas.so under a small BLAS, and under NumPy; `sgemm-kernels preload`."""
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import sgemm_kernels
+from sgemm_kernels import _core
+from sgemm_kernels.__main__ import main
+
+from .support import ending, fake_cuda, python
+
+NATIVE = Path(__file__).parent / "native"
+BLAS = str(Path(sgemm_kernels.get_library_dir(), "libsgemm_kernels_blas.so"))
+VARIABLES = "SGEMM_KERNELS_BLAS_"
+CC = os.environ.get("CC") or "cc"
+
+
+def preloaded(code, blas=BLAS, **settings):
+    """Runs Python code under preload. Settings are our variables without their prefix."""
+    package = Path(blas).parents[2]
+    environment = {f"{VARIABLES}{name}": value for name, value in settings.items()}
+    return python(PRELUDE + textwrap.dedent(code), package, LD_PRELOAD=blas, **environment)
+
+
+PRELUDE = """
+import ctypes, itertools, os, sys, threading
+import numpy as np
+rng = np.random.default_rng(3)
+
+def uniform(*shape):
+    return rng.uniform(-1, 1, shape).astype(np.float32)
+
+def near(C, A, B, added=0):
+    exact = A.astype(np.float64) @ B.astype(np.float64) + added
+    bound = 4e-7 * (A.shape[1] + 3) * (np.abs(A).astype(np.float64) @ np.abs(B) + np.abs(added))
+    return bool((np.abs(C - exact) <= bound).all())
+"""
+
+
+def counts(process):
+    """The calls computed here and passed on, by the log."""
+    assert process.returncode == 0, ending(process)
+    found = re.findall(r"(\d+) calls computed here \(.*?\), (\d+) passed on", process.stderr)
+    assert found, ending(process)
+    return [sum(int(each[place]) for each in found) for place in (0, 1)]
+
+
+# ---------------------------------------------------------------------------- a small BLAS
+
+
+@pytest.fixture(scope="module")
+def blas(tmp_path_factory):
+    """Compiles the small BLAS with these flags, and returns its path."""
+    folder = tmp_path_factory.mktemp("blas")
+
+    def build(name, *flags):
+        library = folder / f"lib{name}.so"
+        if not library.exists():
+            command = [CC, "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", *flags]
+            subprocess.run([*command, NATIVE / "small_blas.c", "-o", library], check=True)
+        return str(library)
+
+    return build
+
+
+FORTRAN = """
+    own = ctypes.CDLL({own!r}, {mode})
+    sgemm = ctypes.CDLL(None)[{name!r}]
+
+    def integers(*values):
+        return [ctypes.byref({integer}(value)) for value in values]
+
+    def reals(*values):
+        return [ctypes.byref(ctypes.c_float(value)) for value in values]
+
+    def pointer(array):
+        return ctypes.c_void_p(array.ctypes.data)
+
+    def called(transa, transb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc):
+        (m, n, k, lda, ldb, ldc), (alpha, beta) = (
+            integers(m, n, k, lda, ldb, ldc), reals(alpha, beta))
+        sgemm(transa, transb, m, n, k, alpha, pointer(A), lda, pointer(B), ldb, beta, pointer(C),
+              ldc)
+
+    def count(name):
+        return ctypes.c_long.in_dll(own, name).value
+"""
+
+
+def fortran(own, name="sgemm_", mode="ctypes.RTLD_GLOBAL", integer="ctypes.c_int32"):
+    return textwrap.dedent(FORTRAN).format(own=own, mode=mode, name=name, integer=integer)
+
+
+EVERY_CASE = """
+for ta, tb, beta in itertools.product(b"NTC", b"nt", (0.0, 1.0, -0.5)):
+    m, n, k = 37, 21, 29
+    A, B, C = uniform(m, k), uniform(k, n), uniform(m, n)
+    a = np.full((40, k), np.nan, np.float32, "F") if ta == 78 else (
+        np.full((33, m), np.nan, np.float32, "F"))
+    b = np.full((33, n), np.nan, np.float32, "F") if tb == 110 else (
+        np.full((25, k), np.nan, np.float32, "F"))
+    c = np.full((44, n), 7, np.float32, "F")
+    a[:A.shape[0] if ta == 78 else k] = A if ta == 78 else A.T
+    b[:k if tb == 110 else n] = B if tb == 110 else B.T
+    c[:m] = C if beta else np.nan
+    called(bytes([ta]), bytes([tb]), m, n, k, 1.5, a, a.shape[0], b, b.shape[0], beta, c, 44)
+    assert near(c[:m], 1.5 * A, B, beta * C.astype(np.float64)), (ta, tb, beta)
+    assert (c[m:] == 7).all()
+"""
+
+
+@pytest.mark.parametrize("kernel", ["naive", "auto"])
+def test_fortran_calls_with_every_option(blas, kernel):
+    code = fortran(blas("plain")) + EVERY_CASE + "\nprint(count('own_sgemm_calls'))"
+    process = preloaded(code, DEVICE="cpu", VARIANT=kernel, LOG="stats")
+    assert counts(process) == [18, 0]
+    assert process.stdout.strip() == "0"
+
+
+def test_calls_are_passed_on_unchanged(blas):
+    code = fortran(blas("plain")) + EVERY_CASE + "\nprint(count('own_sgemm_calls'))"
+    process = preloaded(code, DEVICE="cpu", MIN="1e12", LOG="stats")
+    assert counts(process) == [0, 18]
+    assert process.stdout.strip() == "18"
+    assert "smaller than SGEMM_KERNELS_BLAS_MIN" in process.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "integer"),
+    [("sgemm_", "ctypes.c_int32"), ("scipy_sgemm_", "ctypes.c_int32")],
+)
+@pytest.mark.parametrize("mode", ["ctypes.RTLD_GLOBAL", "ctypes.RTLD_LOCAL"])
+def test_own_functions_are_found_in_any_loaded_library(blas, name, integer, mode):
+    prefix = name.removesuffix("sgemm_")
+    own = blas(f"with_{prefix}", f"-DPREFIX={prefix}") if prefix else blas("plain")
+    code = fortran(own, name, mode, integer) + EVERY_CASE + "\nprint(count('own_sgemm_calls'))"
+    process = preloaded(code, LOG="stats")
+    assert counts(process) == [0, 18]
+    assert process.stdout.strip() == "18"
+
+
+def test_the_library_in_the_environment_comes_first(blas, tmp_path):
+    other = tmp_path / "libother.so"
+    other.write_bytes(Path(blas("plain")).read_bytes())
+    code = f"""
+    other = ctypes.CDLL({str(other)!r})
+    {textwrap.indent(fortran(blas("plain")), "    ").strip()}
+    called(b"N", b"N", 1, 1, 1, 1, uniform(1), 1, uniform(1), 1, 0, uniform(1), 1)
+    print(count("own_sgemm_calls"), ctypes.c_long.in_dll(other, "own_sgemm_calls").value)
+    """
+    for settings, expected in (({}, "1 0"), ({"LIBRARY": str(other)}, "0 1")):
+        process = preloaded(code, **settings)
+        assert process.stdout.strip() == expected, ending(process)
+    missing = preloaded(code, LIBRARY="libnone.so")
+    assert missing.stdout.strip() == "1 0", "the usual search follows"
+
+
+def test_without_a_blas_the_message_tells_what_to_do():
+    code = """
+    one, number = ctypes.byref(ctypes.c_float(1)), ctypes.byref(ctypes.c_int(1))
+    ctypes.CDLL(None).ssyrk_(b"U", b"N", number, number, one, one, number, one, one, number)
+    """
+    process = preloaded(code)
+    assert process.returncode == -6, ending(process)
+    assert "found no BLAS with ssyrk_" in process.stderr
+    assert "SGEMM_KERNELS_BLAS_LIBRARY" in process.stderr
+
+
+def test_empty_and_wrong_calls_go_to_the_programs_own_blas(blas):
+    code = fortran(blas("plain")) + textwrap.dedent(
+        """
+        X = uniform(9)
+        called(b"N", b"N", 3, 3, 0, 1, X, 3, X, 1, 0, X, 3)   # K = 0
+        called(b"N", b"N", 0, 3, 3, 1, X, 1, X, 3, 0, X, 1)   # M = 0
+        called(b"N", b"N", 3, 3, 3, 0, X, 3, X, 3, 1, X, 3)   # alpha = 0
+        print(count("own_sgemm_calls"), count("errors"))
+        called(b"N", b"N", 3, 3, 3, 1, X, 2, X, 3, 0, X, 3)   # lda
+        called(b"N", b"N", -3, 3, 3, 1, X, 3, X, 3, 0, X, 3)  # M
+        print(count("own_sgemm_calls"), count("errors"))
+        """
+    )
+    process = preloaded(code, DEVICE="cpu")
+    assert process.stdout.split() == ["3", "0", "5", "2"], ending(process)
+    assert process.stderr == "", "silent by default"
+
+
+def test_a_call_inside_a_call_that_was_passed_on_is_passed_on(blas):
+    """The reference BLAS calls sgemm_, which is ours, in its cblas_sgemm."""
+    code = fortran(blas("plain")) + textwrap.dedent(
+        """
+        A, C = uniform(20, 20), np.zeros((20, 20), np.float32)
+        f = ctypes.c_float
+        ctypes.CDLL(None).cblas_sgemm(
+            101, 111, 112, 20, 20, 20, f(1), pointer(A), 20, pointer(A), 20, f(0), pointer(C), 20)
+        assert near(C, A, A.T)
+        print(count("own_cblas_calls"), count("own_sgemm_calls"))
+        """
+    )
+    process = preloaded(code, DEVICE="cpu", MIN="1e9", LOG="stats")
+    assert process.stdout.split() == ["1", "1"], ending(process)
+    assert counts(process) == [0, 1]
+
+
+def test_ssyrk_changes_one_triangle(blas):
+    code = fortran(blas("plain")) + textwrap.dedent(
+        """
+        ssyrk = ctypes.CDLL(None).ssyrk_
+        cblas = ctypes.CDLL(None).cblas_ssyrk
+        n, k, f = 35, 20, ctypes.c_float
+        for uplo, trans, beta in itertools.product("UL", "NT", (0.0, 2.0)):
+            A, C = uniform(n, k), uniform(n, n)
+            a = np.asfortranarray(A if trans == "N" else A.T)
+            changed = np.triu(np.ones((n, n), bool)) if uplo == "U" else (
+                np.tril(np.ones((n, n), bool)))
+            c = np.full((n + 3, n), 7, np.float32, "F")
+            c[:n] = C
+            (n_, k_, lda, ldc), (alpha, beta_) = (
+                integers(n, k, a.shape[0], n + 3), reals(-1.5, beta))
+            ssyrk(uplo.encode(), trans.encode(), n_, k_, alpha, pointer(a), lda, beta_, pointer(c),
+                  ldc)
+            expected = np.where(changed, -1.5 * A.astype(np.float64) @ A.T + beta * C, C)
+            assert np.abs(c[:n] - expected).max() < 1e-5, (uplo, trans, beta)
+            assert (c[:n][~changed] == C[~changed]).all() and (c[n:] == 7).all()
+            row_major = C.copy()
+            by_rows = np.ascontiguousarray(A if trans == "N" else A.T)
+            cblas(101, 121 if uplo == "U" else 122, 111 if trans == "N" else 112, n, k, f(-1.5),
+                  pointer(by_rows), by_rows.shape[1], f(beta), pointer(row_major), n)
+            assert np.abs(row_major - expected).max() < 1e-5, (uplo, trans, beta)
+            assert (row_major[~changed] == C[~changed]).all()
+        """
+    )
+    # The small BLAS has no cblas_ssyrk, which must exist even if it is never called.
+    own = blas("with_cblas_ssyrk", "-Dssyrk_=cblas_ssyrk", "-Dsgemm_=unused", "-Dcblas_sgemm=none")
+    code = code.replace("own = ", f"also = ctypes.CDLL({own!r}); own = ", 1)
+    process = preloaded(code, DEVICE="cpu", LOG="stats")
+    assert counts(process) == [16, 0]
+
+
+# ---------------------------------------------------------------------------- NumPy
+
+NUMPY = """
+    for m, n, k in ((1, 1, 1), (64, 48, 33), (70, 1, 90), (1, 80, 3), (130, 200, 150)):
+        A, B = uniform(m, k), uniform(k, n)
+        for a, b in itertools.product((A, np.asfortranarray(A)), (B, np.asfortranarray(B))):
+            assert near(a @ b, A, B)
+            assert near(np.dot(a, b, out=np.empty((m, n), np.float32)), A, B)
+        wide = uniform(m, 2 * k)[:, ::2]
+        assert near(wide @ B, wide, B)
+        assert near(A @ A.T, A, A.T) and near(A.T @ A, A.T, A)
+        assert near(np.einsum("ij,jk->ik", A, B, optimize=True), A, B)
+"""
+
+
+def test_numpys_products_are_computed_here():
+    computed, passed_on = counts(preloaded(NUMPY, DEVICE="cpu", VARIANT="vec4", LOG="stats"))
+    assert computed > 20
+    assert passed_on == 0
+
+
+def test_without_a_gpu_numpys_own_blas_computes_and_nothing_is_printed():
+    hidden = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
+    process = python(PRELUDE + textwrap.dedent(NUMPY), LD_PRELOAD=BLAS, **hidden)
+    assert process.returncode == 0, ending(process)
+    assert process.stdout + process.stderr == ""
+
+
+def test_the_library_is_small_until_a_product_is_large_enough():
+    code = """
+        def loaded():
+            with open("/proc/self/maps") as maps:
+                return any("libsgemm_kernels.so" in line for line in maps)
+        small, large = uniform(20, 20), uniform(300, 300)
+        small @ small.T
+        print(loaded())
+        large @ uniform(300, 300)
+        print(loaded())
+    """
+    process = preloaded(code, DEVICE="cpu", MIN="1e7")
+    assert process.stdout.split() == ["False", "True"], ending(process)
+
+
+def test_threads_with_small_stacks_and_a_fork():
+    code = """
+        A, B = uniform(90, 80), uniform(80, 70)
+        threading.stack_size(256 << 10)
+        right = []
+        def work():
+            for _ in range(5):
+                right.append(near(A @ B, A, B))
+        def run_all():
+            threads = [threading.Thread(target=work) for _ in range(6)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        run_all()
+        child = os.fork()
+        if child == 0:
+            right.clear()
+            run_all()
+            os._exit(0 if all(right) and len(right) == 30 else 1)
+        print(all(right), len(right), os.waitpid(child, 0)[1])
+    """
+    process = preloaded(code, DEVICE="cpu", MIN="1e4", VARIANT="tile2d")
+    assert process.stdout.split() == ["True", "30", "0"], ending(process)
+    assert process.stderr == ""
+
+
+def test_programs_that_exit_at_any_time():
+    for ending_code in (
+        "sys.exit(3)",
+        "os._exit(3)",
+        "threading.Thread(target=work).start(); exit(3)",
+    ):
+        code = f"""
+        A = uniform(200, 200)
+        def work():
+            for _ in range(20):
+                A @ A[::-1]
+        work()
+        {ending_code}
+        """
+        process = preloaded(code, DEVICE="cpu", VARIANT="vec4")
+        assert process.returncode == 3, ending(process)
+        assert process.stderr == ""
+
+
+def test_ctrl_c_interrupts_after_the_product():
+    code = """
+        import signal
+        A = uniform(100, 100)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            while True:
+                A @ A[::-1]
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    assert preloaded(code, DEVICE="cpu", VARIANT="vec4").stdout.strip() == "interrupted"
+
+
+def test_numpys_own_tests(tmp_path):
+    module = "numpy._core.tests.test_multiarray"
+    tests = [f"{module}::TestMatmul", f"{module}::TestMatmulOperator", f"{module}::TestDot"]
+    options = ["-q", "-pno:cacheprovider", "-pno:xdist", f"--rootdir={tmp_path}", "-Wignore"]
+    settings = {"DEVICE": "cpu", "VARIANT": "vec4", "LOG": "stats"}
+    log = tmp_path / "log"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "--pyargs", *tests, "-k", "not huge"],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "LD_PRELOAD": BLAS,
+            **{f"{VARIABLES}{name}": value for name, value in settings.items()},
+            f"{VARIABLES}LOGFILE": str(log),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(re.search(r"(\d+) calls computed here", log.read_text())[1]) > 5
+
+
+# ---------------------------------------------------------------------------- the log and settings
+
+
+def test_the_log_shows_each_call_and_a_summary(tmp_path):
+    code = """
+        A, B = uniform(50, 40), uniform(40, 30)
+        for _ in range(3):
+            A @ B
+        A @ A.T
+    """
+    stats = preloaded(code, DEVICE="cpu", MIN="1.1e5", LOG="stats").stderr
+    assert re.search(r"process \d+: 3 calls computed here \(0\.\d+ s\), 1 passed on", stats)
+    rows = [line.split() for line in stats.splitlines()]
+    assert ["calls", "seconds"] in rows
+    (row,) = [row for row in rows if "M=50" in row and "N=30" in row]
+    assert row[0] == "3"
+    assert row[2:] == ["scipy_cblas_sgemm64_", "M=50", "N=30", "K=40", "computed", "here"]
+    calls = preloaded(code, DEVICE="cpu", MIN="1.1e5", LOG="calls").stderr
+    assert len(re.findall(r"K=40 alpha=1 beta=0: [\d.]+ s, computed here", calls)) == 3
+    log = tmp_path / "log"
+    quiet = preloaded(code, DEVICE="cpu", LOG="stats", LOGFILE=str(log))
+    assert quiet.stderr == ""
+    assert "4 calls computed here" in log.read_text()
+
+
+@pytest.mark.parametrize(("name", "value"), [("MIN", "many"), ("LOG", "loud")])
+def test_a_setting_that_is_not_understood_is_reported(name, value):
+    process = preloaded("uniform(3, 3) @ uniform(3, 4)", **{name: value})
+    assert process.returncode == 0
+    assert f"ignoring SGEMM_KERNELS_BLAS_{name}='{value}'" in process.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"DEVICE": "cpu", "VARIANT": "fast"}, "there is no variant 'fast'"),
+        ({"DEVICE": "gpu", "MIN": "0"}, "there is no device called 'gpu'"),
+    ],
+)
+def test_the_log_says_why_nothing_was_computed_here(settings, reason):
+    process = preloaded(
+        "A = uniform(30, 30); assert near(A @ A[::-1], A, A[::-1])", **settings, LOG="stats"
+    )
+    assert counts(process) == [0, 1]
+    assert reason in process.stderr
+
+
+def test_preload_runs_a_program(capfd):
+    code = "import numpy as np; A = np.ones((5, 4), np.float32); print((A @ A.T).sum())"
+    command = [
+        sys.executable,
+        "-m",
+        "sgemm_kernels",
+        "preload",
+        "--device",
+        "cpu",
+        "--log",
+        "stats",
+    ]
+    done = subprocess.run(
+        [*command, "--", sys.executable, "-c", code], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "100.0"
+    assert "1 calls computed here" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "name a program"),
+        (["--"], "name a program"),
+        (["--", "no-such-program"], "there is no program 'no-such-program'"),
+        (["--variant", "fast", "--", "true"], "there is no variant 'fast'"),
+        (["--logfile", "/none/log", "--", "true"], "the folder /none does not exist"),
+    ],
+)
+def test_preload_refuses(capsys, arguments, message):
+    assert main(["preload", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------------------- failures of a GPU
+
+FAILURES = """
+    import sgemm_kernels
+    engine = ctypes.CDLL({engine!r})
+    engine.fake_cuda_failed_call.restype = ctypes.c_char_p
+    engine.fake_cuda_set_memory.argtypes = (ctypes.c_int, ctypes.c_size_t)
+    sgemm = ctypes.CDLL(None).scipy_cblas_sgemm64_
+    f, i = ctypes.c_float, ctypes.c_int64
+
+    def integers(*shape):
+        return rng.integers(-8, 9, shape).astype(np.float32)
+
+    def compute(A, B, C, beta):
+        M, N, K = *C.shape, A.shape[1]
+        pointers = [ctypes.c_void_p(X.ctypes.data) for X in (A, B, C)]
+        sgemm(101, 111, 111, i(M), i(N), i(K), f(1), pointers[0], i(K), pointers[1], i(N), f(beta),
+              pointers[2], i(N))
+        return C
+
+    def child(turn, memory, A, B, C, beta):
+        engine.fake_cuda_set_memory(0, memory)
+        engine.fake_cuda_fail(turn, 999)
+        right = np.array_equal(compute(A, B, C.copy(), beta), product + beta * C)
+        failed = engine.fake_cuda_failed_call()
+        engine.fake_cuda_fail(0, 0)
+        right = right and np.array_equal(compute(A, B, C.copy(), 0), product)
+        return 9 if not right else 0 if failed else 1
+
+    for M, N, K, memory in ((30, 20, 10, 1 << 30), (500, 400, 9, 1 << 30), (700, 600, 9, 1 << 20)):
+        A, B, C = integers(M, K), integers(K, N), integers(M, N)
+        product = np.einsum("ik,kj->ij", A, B)
+        for beta in (0, 1):
+            turn, ends = 0, set()
+            while 0x100 not in ends:
+                turn += 1
+                read, write = os.pipe()
+                process = os.fork()
+                if process == 0:
+                    os.dup2(write, 2)
+                    os._exit(child(turn, memory, A, B, C, beta))
+                os.close(write)
+                end = os.waitpid(process, 0)[1]
+                said = os.read(read, 1000)
+                os.close(read)
+                assert (b"C is lost" in said) == (end & 0x7f == 6), (turn, end, said)
+                assert end & 0x7f == 6 or end in (0, 0x100), (turn, end, said)
+                ends.add(end & 0xff7f)
+            print(turn > 10, sorted(ends))
+"""
+
+
+def test_every_failure_of_a_gpu_gives_the_right_result_or_a_clear_stop():
+    """Each CUDA call fails in turn, each time in a new process."""
+    library = fake_cuda() / "sgemm_kernels/lib"
+    code = textwrap.dedent(FAILURES).format(engine=str(library / "libsgemm_kernels.so"))
+    blas = str(library / "libsgemm_kernels_blas.so")
+    process = preloaded(code, blas, MIN="0", VARIANT="naive", DEVICE=f"{_core._GPU_KIND}:0")
+    assert process.returncode == 0, ending(process)
+    # 0: right after a failure; 6: aborted; 256: right, and no call failed any more
+    assert process.stdout.split("\n")[:6] == ["True [0, 256]"] * 5 + ["True [0, 6, 256]"]
+
+
+def test_the_estimate_leaves_small_products_and_short_programs_to_the_programs_own_blas():
+    library = fake_cuda() / "sgemm_kernels/lib"
+    code = """
+        A, small, huge = uniform(600, 600), uniform(20, 20), uniform(3000, 3000)
+        small @ small[::-1]
+        A @ A[::-1]
+    """
+    blas = str(library / "libsgemm_kernels_blas.so")
+    log = preloaded(code, blas, LOG="stats").stderr
+    assert "M=20     N=20     K=20     faster in the program's own BLAS" in log
+    assert re.search(r"M=600 .*(would gain less than opening|faster in the program's own)", log)
+    assert ", 2 passed on" in log
