@@ -8,17 +8,20 @@
 static const double tensor_rate = 565, tensor_start = 19000, tensor_store = 1.4;
 
 /* For `fused`, fitted to an H100: cycles of all launches; of a block to load its first tiles and to
- * store its results; to begin and end the kernel that adds slices of K, and for each slice; bytes of
- * partial sums per cycle and multiprocessor. Its A is slower if TMA cannot load it. */
+ * store its results; to begin and end the kernel that adds slices of K, and for each slice;  bytes of
+ * partial sums per cycle and multiprocessor; cycles to check and store a result. A is slower if TMA
+ * cannot load it, and B if it is MN-major. */
 static const double fused_start = 14000, fused_block = 5300, fused_adding = 5300, fused_slice = 700,
-                    fused_collecting = 5.6, fused_without_tma = 3.5;
+                    fused_collecting = 5.6, fused_without_tma = 3.5, fused_store = 1.5,
+                    fused_across = 1.5;
 /* Cycles of a K chunk of a tile of 128 rows, by the tile's width. */
 static const struct {
     int width;
     double of_chunk;
 } fused_tiles[] = {{64, 1440}, {128, 2100}};
-/* `waves` takes less than its estimate, which is for cold launches, by about this factor. */
-static const double waves_reaches = 0.8;
+/* `waves` takes less than its estimate, which is for an H200's cold launches. It takes about this
+ * share, minus these cycles. */
+static const double waves_share = 0.85, waves_less = 12000;
 
 enum { TILE = 128, DEPTH = 64, FITTED = 132 /* multiprocessors */ };
 
@@ -64,8 +67,10 @@ static double estimate_fused(const Sgemm *p, int multiprocessors)
             }
             const double waves = (double)ceil_div(tiles * slices, multiprocessors);
             const double of_chunk = fused_tiles[i].of_chunk * (tma ? 1 : fused_without_tma);
-            const double of_block = fused_block + of_chunk * (double)ceil_div(chunks, slices);
-            const double sums = 8 * (double)tiles * TILE * fused_tiles[i].width;
+            const double results = (double)TILE * fused_tiles[i].width;
+            const double of_block = fused_block + of_chunk * (double)ceil_div(chunks, slices) +
+                                    (slices == 1 ? fused_store * results : 0);
+            const double sums = 8 * (double)tiles * results;
             const double of_slice = fused_slice + sums / (fused_collecting * FITTED);
             const double adding = slices == 1 ? 0 : fused_adding + slices * of_slice;
             product = fmin(product, waves * of_block + adding);
@@ -74,7 +79,10 @@ static double estimate_fused(const Sgemm *p, int multiprocessors)
     const double memory =
         4 * (double)M * (double)(p->A.cols + N) / (plan_fitted.from_memory * FITTED);
     const double both = pow(pow(product, 4) + pow(memory, 4), 0.25); /* they mostly overlap */
-    return fused_start + splitting(N, (double)(chunks * DEPTH)) + both;
+    const Matrix *const B = transposed ? &p->A : &p->B;
+    const bool b_is_k_major = (transposed ? B->col_stride : B->row_stride) == 1;
+    return fused_start + both +
+           splitting(N, (double)(chunks * DEPTH)) * (b_is_k_major ? 1 : fused_across);
 }
 
 TensorRung plan_tensor_rung(double cycles, const Sgemm *p, int multiprocessors)
@@ -84,7 +92,7 @@ TensorRung plan_tensor_rung(double cycles, const Sgemm *p, int multiprocessors)
     }
     const double waves = estimate_waves(p, multiprocessors);
     const double fused = estimate_fused(p, multiprocessors);
-    const bool takes_fused = fused < waves_reaches * waves;
+    const bool takes_fused = fused < waves_share * waves - waves_less;
     return (takes_fused ? fused : waves) >= cycles ? TENSOR_NONE
            : takes_fused                           ? TENSOR_FUSED
                                                    : TENSOR_WAVES;

@@ -3,8 +3,8 @@
 //           whose A is far larger than B, read it once. Few tiles: divide K, as in splitk.
 // block     128 x 128 or 128 x 64 results by two consumer warpgroups, and a producer warpgroup;
 //           tiles 32 deep, in six or eight stages; a thread has 2 x 32 or 2 x 16 results.
-// traffic   8 / 128 bytes from the L2 cache per multiply-add. A multiply-add reads 2 / 64 + 1 / 32
-//           bytes of A and B from shared memory, half of what wgmma reads.
+// traffic   8 / 128 bytes from the L2 cache per multiply-add. From shared memory 4 / 128 bytes of A,
+//           which are read once, and 3 / 64 times 2 bytes of B.
 // bound by  memory if C has 64 columns, tensor cores from 256 on.
 // next      nothing yet.
 #include "error_check.h"

@@ -418,7 +418,8 @@ __global__ void __launch_bounds__(split_threads) split_rows(const SplitBoth both
 
 /* The rows of a block, and the threads of each. Neighbouring threads read neighbours in memory. */
 template <bool K_MAJOR> struct WholeRows {
-    static constexpr int rows = K_MAJOR ? 1 : 4, of_row = 256, threads = rows * of_row;
+    static constexpr int rows = K_MAJOR ? 1 : 4, of_row = K_MAJOR ? 256 : 128;
+    static constexpr int threads = rows * of_row;
 };
 
 /* Calls what(index, x) for each of a thread's groups of four elements along K of a row, and for its
@@ -432,7 +433,7 @@ __device__ __forceinline__ void for_each_four(const Split &s, int64_t row, int64
     const int64_t whole = inside ? X.cols / 4 : 0, all = int64_t{s.to.chunks} * k_chunk / 4;
     constexpr int step = WholeRows<K_MAJOR>::of_row;
     int64_t four = first;
-    UNROLL(4)
+    UNROLL(K_MAJOR ? 4 : 2)
     for (; four < whole; four += step) {
         const float *const from = address(X, row, 4 * four);
         const float4 x = K_MAJOR ? *reinterpret_cast<const float4 *>(from)
