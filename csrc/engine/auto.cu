@@ -253,12 +253,27 @@ static Status launch_singly(const Sgemm *batch, const Launch *where, const PlanD
     return status;
 }
 
+/* How many products of a batch `waves` computes at once: their fp16 pairs take half a gigabyte. */
+static int64_t products_of_waves(const Sgemm *batch)
+{
+    constexpr double most_bytes = 1 << 29;
+    constexpr int64_t of_grid = BATCH_OF_LAUNCH;
+    const Matrix &C = batch->C;
+    const double bytes = static_cast<double>(sizeof(float)) *
+                         static_cast<double>(C.rows + C.cols + 128) *
+                         static_cast<double>(batch->A.cols + 32);
+    const auto fit = static_cast<int64_t>(most_bytes / bytes);
+    return fit < 1 ? 1 : fit < of_grid ? fit : of_grid;
+}
+
 static Status launch_on_tensor_cores(const Sgemm *batch, const Launch *where,
                                      const PlanDevice &device, Launcher *rung)
 {
-    for (int64_t n = 0; n < batch->count; ++n) {
-        const Sgemm one = part_of_batch(batch, n, 1);
-        const Status status = rung(&one, where);
+    const int64_t most = rung == RUNG_LAUNCHER(waves) ? products_of_waves(batch) : 1;
+    for (int64_t n = 0; n < batch->count; n += most) {
+        const int64_t left = batch->count - n;
+        const Sgemm part = part_of_batch(batch, n, left < most ? left : most);
+        const Status status = rung(&part, where);
         if (status.code == STATUS_OUT_OF_MEMORY) { // simt needs less
             return launch_singly(batch, where, device, n);
         }
@@ -280,12 +295,13 @@ static Status multiply_batch(const Sgemm *batch, const Launch *where, const Plan
     const Sgemm one = part_of_batch(batch, 0, 1);
     const Plan together = plan_choose(batch, &device), singly = plan_choose(&one, &device);
     const double of_one = singly.cycles > launch_cycles ? singly.cycles : launch_cycles;
-    const double best = together.cycles / count < of_one ? together.cycles / count : of_one;
-    Launcher *const rung = tensor_cores ? faster_rung(best, &one, device) : nullptr;
+    const bool is_together = together.cycles < count * of_one;
+    const double best = is_together ? together.cycles : count * of_one;
+    Launcher *const rung = tensor_cores ? faster_rung(best, batch, device) : nullptr;
     if (rung) {
         return launch_on_tensor_cores(batch, where, device, rung);
     }
-    if (best == of_one) {
+    if (!is_together) {
         return launch_singly(batch, where, device, 0);
     }
     if (together.kernel == SMALL_BATCH) { // numbers its blocks in one dimension

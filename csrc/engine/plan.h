@@ -136,8 +136,8 @@ Plan plan_choose(const Sgemm *problem, const PlanDevice *device);
 /* Many partial sums are added in groups first. Returns the size of a group, or 1 without groups. */
 int plan_group(int64_t splits);
 
-/* The rung on tensor cores that is estimated to take the least time; none if that is not less than
- * `cycles`. */
+/* The rung on tensor cores that is estimated to take the least time for a product or a batch; none
+ * if that is not less than `cycles`. `waves` computes a batch in one launch of each kernel. */
 typedef enum { TENSOR_NONE, TENSOR_WAVES, TENSOR_FUSED } TensorRung;
 TensorRung plan_tensor_rung(double cycles, const Sgemm *problem, int multiprocessors);
 

@@ -41,9 +41,10 @@ static double splitting(int64_t rows, double depth)
 static double estimate_waves(const Sgemm *p, int multiprocessors)
 {
     const double depth = (double)(ceil_div(p->A.cols, DEPTH) * DEPTH);
-    const int64_t tiles = ceil_div(p->C.rows, TILE) * ceil_div(p->C.cols, TILE);
+    const int64_t tiles = ceil_div(p->C.rows, TILE) * ceil_div(p->C.cols, TILE) * p->count;
     const double waves = (double)ceil_div(tiles, multiprocessors);
-    return tensor_start + splitting(p->C.rows, depth) + splitting(p->C.cols, depth) +
+    return tensor_start +
+           (double)p->count * (splitting(p->C.rows, depth) + splitting(p->C.cols, depth)) +
            waves * TILE * TILE * (depth / tensor_rate + tensor_store);
 }
 
@@ -91,7 +92,7 @@ TensorRung plan_tensor_rung(double cycles, const Sgemm *p, int multiprocessors)
         return TENSOR_NONE;
     }
     const double waves = estimate_waves(p, multiprocessors);
-    const double fused = estimate_fused(p, multiprocessors);
+    const double fused = (double)p->count * estimate_fused(p, multiprocessors);
     const bool takes_fused = fused < waves_share * waves - waves_less;
     return (takes_fused ? fused : waves) >= cycles ? TENSOR_NONE
            : takes_fused                           ? TENSOR_FUSED
