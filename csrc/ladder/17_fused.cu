@@ -268,7 +268,7 @@ __device__ __forceinline__ void scale_rows(const RowOfA (&rows)[2], float chunk_
             sum[0][j][2 * r + 1] *= scale;
         }
         if (threadIdx.x % 4 == 0) {
-            shared.row_scale[own.row_in_tile(r)] = -exponent;
+            shared.row_scale[own.row_in_tile(r)] = rows[r].largest == 0.0f ? 0 : -exponent;
             shared.row_largest[own.row_in_tile(r)] = bits_of(rows[r].largest);
         }
     }
