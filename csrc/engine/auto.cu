@@ -233,9 +233,12 @@ static Status launch_singly(const Sgemm *batch, const Launch *where, const PlanD
 static Status launch_on_tensor_cores(const Sgemm *batch, const Launch *where,
                                      const PlanDevice &device, Launcher *rung)
 {
-    for (int64_t n = 0; n < batch->count; ++n) {
-        const Sgemm one = part_of_batch(batch, n, 1);
-        const Status status = rung(&one, where);
+    // fused takes batches; pieces limit the memory for fp16 pairs.
+    const int64_t most = rung == RUNG_LAUNCHER(fused) ? plan_fused_batch(batch) : 1;
+    for (int64_t n = 0; n < batch->count; n += most) {
+        const int64_t left = batch->count - n;
+        const Sgemm part = part_of_batch(batch, n, left < most ? left : most);
+        const Status status = rung(&part, where);
         if (status.code == STATUS_OUT_OF_MEMORY) { // simt needs less
             return launch_singly(batch, where, device, n);
         }
@@ -258,7 +261,7 @@ static Status multiply_batch(const Sgemm *batch, const Launch *where, const Plan
     const Plan together = plan_choose(batch, &device), singly = plan_choose(&one, &device);
     const double of_one = singly.cycles > launch_cycles ? singly.cycles : launch_cycles;
     const double best = together.cycles / count < of_one ? together.cycles / count : of_one;
-    Launcher *const rung = tensor_cores ? faster_rung(best, &one, device) : nullptr;
+    Launcher *const rung = tensor_cores ? faster_rung(best, batch, device) : nullptr;
     if (rung) {
         return launch_on_tensor_cores(batch, where, device, rung);
     }

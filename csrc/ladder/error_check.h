@@ -31,6 +31,17 @@ struct Fp16Product {
     Fp16Operand a, b;
     int *failing;       /* of each tile: how many, or falls_back */
     uint16_t *position; /* [tile][max_failing]: row * BN + column in the tile */
+    int64_t tiles;      /* of one matrix */
+
+    /* The part of this block's matrix. Only B may be a batch of pairs. */
+    __device__ __forceinline__ Fp16Product of_block() const
+    {
+        Fp16Product mine = *this;
+        mine.b = b.of_block();
+        mine.failing += blockIdx.y * tiles;
+        mine.position += blockIdx.y * tiles * max_failing;
+        return mine;
+    }
 };
 
 /* Results counted from C(row, col). */
@@ -543,8 +554,9 @@ template <int ROWS, int THREADS> struct GuardedLoader {
 /* BN / 64 blocks for each tile: they divide its listed results, or if it falls back, its columns.
  * A tile that falls back adds products in ascending k by fused multiply-adds, as the fp32 rungs
  * do. */
-template <class T> __global__ void __launch_bounds__(T::BM) recompute(const Fp16Product q)
+template <class T> __global__ void __launch_bounds__(T::BM) recompute(const Fp16Product all)
 {
+    const Fp16Product q = all.of_block();
     constexpr int threads = T::BM, blocks_of_tile = T::BN / fallback_cols;
     __shared__ __align__(16) float As[fallback_depth][T::BM + 4];
     __shared__ __align__(16) float Bs[fallback_depth][fallback_cols + 4];
@@ -630,7 +642,7 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
     }
     Fp16Product q = {};
     SplitBoth both = {};
-    const int64_t tiles = tiles_of(problem->C, T::BM, T::BN);
+    const int64_t count = problem->count, tiles = tiles_of(problem->C, T::BM, T::BN);
     Prepared *const of_a = where->prepared, *const of_b = of_a ? of_a + 1 : nullptr;
     const bool a_is_split = !splits_a || find_prepared(problem->A, of_a, where);
     const bool b_is_split = find_prepared(transpose_of(problem->B), of_b, where);
@@ -639,9 +651,13 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
         if (splits_a) {
             both.a = plan_split(problem->A, of_a, &arrays);
         }
-        both.b = plan_split(transpose_of(problem->B), of_b, &arrays);
-        q = {*problem, both.a.to, both.b.to, arrays.take<int>(tiles),
-             arrays.take<uint16_t>(tiles * max_failing)};
+        both.b = plan_split(transpose_of(problem->B), of_b, &arrays, count);
+        q = {*problem,
+             both.a.to,
+             both.b.to,
+             arrays.take<int>(count * tiles),
+             arrays.take<uint16_t>(count * tiles * max_failing),
+             tiles};
         if (pass == 0) {
             void *memory;
             const Status status = scratch_take(arrays.bytes, where, &memory);
@@ -654,14 +670,14 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
     }
     both.a.to.groups = a_is_split ? 0 : both.a.to.groups;
     both.b.to.groups = b_is_split ? 0 : both.b.to.groups;
-    Status status = splits_a ? launch_split(both, where) : launch_split(both.b, of_b, where);
+    Status status = splits_a ? launch_split(both, where) : launch_split(both.b, of_b, where, count);
     if (status.code == STATUS_OK) {
         // It can overlap only a kernel that lets it begin early: one of the split's.
         status = multiply(q, tiles, !(a_is_split && b_is_split));
     }
     if (status.code == STATUS_OK) {
         status = launch_blocks(recompute<T>, overlapping(spec_of_threads("recompute", T::BM)),
-                               tiles * (T::BN / fallback_cols), q, where);
+                               tiles * (T::BN / fallback_cols), q, where, count);
     }
     scratch_give(arrays.memory, where);
     return status;

@@ -50,9 +50,21 @@ struct Fp16Operand {
     int *scale;             /* the exponent of the power of two that each row was multiplied by */
     unsigned *part_largest; /* `largest` of each part of K */
     uint8_t *nonzero;       /* [group of rows][K chunk]: whether any element is not zero */
-    int64_t groups;
-    int chunks; /* fits in int: see is_countable() */
+    int64_t groups;         /* of one matrix */
+    int chunks;             /* fits in int: see is_countable() */
+    bool in_batch; /* the pairs of each matrix of a batch follow those of the previous one */
 
+    /* The pairs of this block's matrix. */
+    __device__ __forceinline__ Fp16Operand of_block() const
+    {
+        const int64_t number = in_batch ? blockIdx.y : 0, row = number * groups * group_rows;
+        Fp16Operand mine = *this;
+        mine.vectors += row * pitch();
+        mine.largest += row;
+        mine.scale += row;
+        mine.nonzero += number * groups * chunks;
+        return mine;
+    }
     /* Fp16x8 from row to row. */
     __host__ __device__ int64_t pitch() const
     {
@@ -149,7 +161,7 @@ __device__ __forceinline__ int scale_of(unsigned largest)
 
 __host__ __device__ inline Matrix transpose_of(const Matrix &X)
 {
-    return {X.data, X.cols, X.rows, X.col_stride, X.row_stride};
+    return {X.data, X.cols, X.rows, X.col_stride, X.row_stride, X.batch_stride};
 }
 
 __host__ __device__ inline bool is_aligned16(const void *address)
@@ -455,6 +467,7 @@ __global__ void __launch_bounds__(WholeRows<K_MAJOR>::threads) split_whole_rows(
     typedef WholeRows<K_MAJOR> Rows;
     __shared__ unsigned found[Rows::rows][Rows::of_row];
     griddep_launch_dependents();
+    const Fp16Operand out = s.to.of_block();
     const int thread = threadIdx.x;
     const int in_block = thread % Rows::rows, share = thread / Rows::rows;
     const int64_t row = int64_t{blockIdx.x} * Rows::rows + in_block;
@@ -475,7 +488,7 @@ __global__ void __launch_bounds__(WholeRows<K_MAJOR>::threads) split_whole_rows(
     const int scale = scale_of(largest);
     const Powers powers = {largest < infinity_bits ? power_of_two(scale / 2) : 0.0f,
                            power_of_two(scale - scale / 2)};
-    Fp16x8 *const to = s.to.vectors + row * s.to.pitch();
+    Fp16x8 *const to = out.vectors + row * out.pitch();
     for_each_four<K_MAJOR>(s, row, share, [&](int64_t four, const float4 &x) {
         uint64_t hi = 0, lo = 0;
         split(x.x, powers, 0, &hi, &lo);
@@ -487,14 +500,14 @@ __global__ void __launch_bounds__(WholeRows<K_MAJOR>::threads) split_whole_rows(
         block[four % 8 / 2 + lo_offset].fours[four % 2] = lo;
     });
     if (share == 0) {
-        s.to.largest[row] = largest;
-        s.to.scale[row] = scale;
+        out.largest[row] = largest;
+        out.scale[row] = scale;
     }
     constexpr unsigned blocks_of_group = group_rows / Rows::rows;
     if (blockIdx.x % blocks_of_group == 0) {
         const int64_t group = blockIdx.x / blocks_of_group;
-        for (int64_t chunk = thread; chunk < s.to.chunks; chunk += Rows::threads) {
-            s.to.nonzero[group * s.to.chunks + chunk] = 1;
+        for (int64_t chunk = thread; chunk < out.chunks; chunk += Rows::threads) {
+            out.nonzero[group * out.chunks + chunk] = 1;
         }
     }
 }
@@ -524,8 +537,9 @@ inline bool is_countable(const Matrix &X)
 }
 
 /* Plans the split of X, which is rows x K and countable. */
-inline Split plan_split(const Matrix &X, Arrays *arrays)
+inline Split plan_split(const Matrix &X, Arrays *arrays, int64_t count = 1)
 {
+    const int64_t matrices = X.batch_stride ? count : 1;
     Split s = {};
     s.X = X;
     s.to.groups = (X.rows + group_rows - 1) / group_rows;
@@ -533,21 +547,24 @@ inline Split plan_split(const Matrix &X, Arrays *arrays)
     s.parts = s.to.chunks < max_parts ? s.to.chunks : max_parts;
     s.part_size = static_cast<int64_t>(s.to.chunks + s.parts - 1) / s.parts * k_chunk;
     s.k_major = X.col_stride == 1;
-    s.aligned = is_aligned16(X.data) && (s.k_major ? X.row_stride : X.col_stride) % 4 == 0;
-    s.to.vectors = arrays->take<Fp16x8>(s.rows() * s.to.pitch());
-    s.to.largest = arrays->take<unsigned>(s.rows());
-    s.to.scale = arrays->take<int>(s.rows());
+    s.aligned = is_aligned16(X.data) && X.batch_stride % 4 == 0 &&
+                (s.k_major ? X.row_stride : X.col_stride) % 4 == 0;
+    s.to.in_batch = matrices > 1;
+    s.to.vectors = arrays->take<Fp16x8>(matrices * s.rows() * s.to.pitch());
+    s.to.largest = arrays->take<unsigned>(matrices * s.rows());
+    s.to.scale = arrays->take<int>(matrices * s.rows());
     s.to.part_largest = arrays->take<unsigned>(s.rows() * s.parts);
-    s.to.nonzero = arrays->take<uint8_t>(s.to.groups * s.to.chunks);
+    s.to.nonzero = arrays->take<uint8_t>(matrices * s.to.groups * s.to.chunks);
     return s;
 }
 
 /* The same for an operand that several launches share. Uses the memory that outlives a launch, if
  * there is any. */
-inline Split plan_split(const Matrix &X, const Prepared *prepared, Arrays *arrays)
+inline Split plan_split(const Matrix &X, const Prepared *prepared, Arrays *arrays,
+                        int64_t count = 1)
 {
     Arrays outliving = {prepared ? static_cast<char *>(prepared->memory) : nullptr, 0};
-    return plan_split(X, outliving.memory ? &outliving : arrays);
+    return plan_split(X, outliving.memory ? &outliving : arrays, count);
 }
 
 /* Allocates that memory on the first launch. Returns whether an earlier launch has split X
@@ -576,10 +593,10 @@ inline void drop_unfilled(const Launch *where)
 }
 
 /* Describes a split operand to TMA, in swizzled tiles of `tile_rows` rows and one K block. */
-inline TiledMatrix tiled_matrix(const Fp16Operand &X, int tile_rows)
+inline TiledMatrix tiled_matrix(const Fp16Operand &X, int tile_rows, int64_t count = 1)
 {
     constexpr int bytes = sizeof(uint16_t);
-    const uint64_t rows = static_cast<uint64_t>(X.groups) * group_rows;
+    const uint64_t rows = static_cast<uint64_t>(X.groups * (X.in_batch ? count : 1)) * group_rows;
     const uint64_t pitch = static_cast<uint64_t>(X.pitch()) * sizeof(Fp16x8);
     return {X.vectors, pitch / bytes, rows, pitch, bytes, swizzle_bytes / bytes, tile_rows, true};
 }
@@ -619,22 +636,22 @@ inline Status launch_split(const SplitBoth &both, const Launch *where)
     return status;
 }
 
-template <bool K_MAJOR> Status launch_split_of(const Split &s, const Launch *where)
+template <bool K_MAJOR> Status launch_split_of(const Split &s, const Launch *where, int64_t count)
 {
     typedef WholeRows<K_MAJOR> Rows;
     return launch_blocks(split_whole_rows<K_MAJOR>,
                          spec_of_threads("split_whole_rows", Rows::threads), s.rows() / Rows::rows,
-                         s, where);
+                         s, where, s.to.in_batch ? count : 1);
 }
 
 /* Splits one operand in one kernel, unless it has no groups. Without `nonzero`. */
-inline Status launch_split(const Split &s, Prepared *prepared, const Launch *where)
+inline Status launch_split(const Split &s, Prepared *prepared, const Launch *where, int64_t count)
 {
     if (s.to.groups == 0) {
         return status_ok();
     }
-    const Status status =
-        s.k_major ? launch_split_of<true>(s, where) : launch_split_of<false>(s, where);
+    const Status status = s.k_major ? launch_split_of<true>(s, where, count)
+                                    : launch_split_of<false>(s, where, count);
     if (prepared && status.code == STATUS_OK) {
         prepared->ready = prepared->memory != nullptr;
     }
