@@ -2,20 +2,36 @@
 // uses CUDA cores only; `auto` uses tensor cores if these are estimated to be faster.
 // docs/inside/engine.md.
 #ifndef SGEMM_COUNTED // the counting build counts the rungs
-#if defined(__CUDACC__) && defined(SGEMM_HIP)
 #include "../ladder/kernel.h"
 
+/* Calls launch_part for parts of a batch, each of as many products as a grid can have rows. */
+template <class LaunchPart>
+static Status launch_in_parts(const Sgemm *batch, const LaunchPart &launch_part)
+{
+    constexpr int64_t most = BATCH_OF_LAUNCH;
+    Status status = status_ok();
+    for (int64_t n = 0; n < batch->count && status.code == STATUS_OK; n += most) {
+        const int64_t left = batch->count - n;
+        const Sgemm part = part_of_batch(batch, n, left < most ? left : most);
+        status = launch_part(&part);
+    }
+    return status;
+}
+
+#if defined(__CUDACC__) && defined(SGEMM_HIP)
 // AMD GPUs lack asynchronous copies to shared memory.
 extern "C" Launcher launch_warptile_cuda;
 
 LAUNCHER(simt)
 {
-    return launch_warptile_cuda(problem, where);
+    return launch_in_parts(problem,
+                           [&](const Sgemm *part) { return launch_warptile_cuda(part, where); });
 }
 
 LAUNCHER(auto)
 {
-    return launch_warptile_cuda(problem, where);
+    return launch_in_parts(problem,
+                           [&](const Sgemm *part) { return launch_warptile_cuda(part, where); });
 }
 #else
 #ifdef __CUDACC__
@@ -25,6 +41,7 @@ LAUNCHER(auto)
 #include "cluster_reduce.h"
 #include "direct.h"
 #include "gemv.h"
+#include "small_batch.h"
 
 /* The rungs that the engine launches. */
 #ifdef __CUDACC__
@@ -63,6 +80,11 @@ Status launch(const Sgemm *problem, const Launch *where, const Plan *plan)
     }
     if (plan->kernel == DIRECT) {
         return launch_direct(problem, where);
+    }
+    if (plan->kernel == SMALL_BATCH) {
+        PlanDevice device;
+        const Status status = ON_DEVICE(plan_device)(where, &device);
+        return status.code == STATUS_OK ? launch_small_batch(*problem, device, where) : status;
     }
     Sgemm p = *problem;
     if (plan->transposed) {
@@ -190,7 +212,8 @@ static Status launch_or_fall_back(const Sgemm *problem, const Launch *where, con
         }
     }
     const Plan fallback = plan_fallback();
-    const Status then = launch(problem, where, &fallback);
+    const Status then =
+        launch_in_parts(problem, [&](const Sgemm *part) { return launch(part, where, &fallback); });
     return then.code == STATUS_OK || status.code == STATUS_OK ? then : status;
 }
 
@@ -265,8 +288,15 @@ static Status multiply_batch(const Sgemm *batch, const Launch *where, const Plan
     if (rung) {
         return launch_on_tensor_cores(batch, where, device, rung);
     }
-    return best < of_one ? launch_or_fall_back(batch, where, together, device)
-                         : launch_singly(batch, where, device, 0);
+    if (best == of_one) {
+        return launch_singly(batch, where, device, 0);
+    }
+    if (together.kernel == SMALL_BATCH) { // numbers its blocks in one dimension
+        return launch_or_fall_back(batch, where, together, device);
+    }
+    return launch_in_parts(batch, [&](const Sgemm *part) {
+        return launch_or_fall_back(part, where, together, device);
+    });
 }
 
 static Status multiply(const Sgemm *problem, const Launch *where, bool tensor_cores)
@@ -278,12 +308,12 @@ static Status multiply(const Sgemm *problem, const Launch *where, bool tensor_co
     }
     if (device.multiprocessors == 0) {
 #ifdef __CUDACC__
-        return RUNG_LAUNCHER(warptile)(problem, where);
+        Launcher *const launcher = RUNG_LAUNCHER(warptile);
 #else
         // A tile would be mostly empty in a brief launch.
-        return where->brief ? RUNG_LAUNCHER(coalesced)(problem, where)
-                            : RUNG_LAUNCHER(tile2d)(problem, where);
+        Launcher *const launcher = where->brief ? RUNG_LAUNCHER(coalesced) : RUNG_LAUNCHER(tile2d);
 #endif
+        return launch_in_parts(problem, [&](const Sgemm *part) { return launcher(part, where); });
     }
     tensor_cores = tensor_cores && has_known_tensor_cores(where);
     if (problem->count > 1) {
@@ -310,9 +340,9 @@ LAUNCHER(auto)
     return multiply(problem, where, true);
 }
 
-BATCHED_VARIANT(simt, "on CUDA cores, with the plan estimated to be the fastest", nullptr,
-                KernelSpec{}, {7, 5});
-BATCHED_VARIANT(auto, "on tensor cores if estimated to be faster, otherwise as simt", nullptr,
-                KernelSpec{}, {7, 5});
+DEFINE_VARIANT(simt, "on CUDA cores, with the plan estimated to be the fastest", nullptr,
+               KernelSpec{}, {7, 5}, false, INT32_MAX);
+DEFINE_VARIANT(auto, "on tensor cores if estimated to be faster, otherwise as simt", nullptr,
+               KernelSpec{}, {7, 5}, false, INT32_MAX);
 #endif
 #endif

@@ -16,7 +16,7 @@ extern "C" {
 /* The kernel of a plan: an index in TILES, or one of these. GEMV computes matrix-vector products
  * (gemv.h), DIRECT uses no tiles (direct.h), and LARGEST is the rung tma. */
 #define ONE(...) +1
-enum { TILE_COUNT = 0 TILES(ONE), GEMV = TILE_COUNT, DIRECT, LARGEST };
+enum { TILE_COUNT = 0 TILES(ONE), GEMV = TILE_COUNT, DIRECT, LARGEST, SMALL_BATCH };
 #undef ONE
 
 typedef struct {
@@ -101,6 +101,8 @@ typedef struct {
     int64_t count; /* of the batch in one launch; 1: one product */
     PlanOperand A, B;
     bool stores_float4; /* C is stored as aligned float4 and not read */
+    bool C_is_float4;   /* all rows of C are aligned float4s */
+    bool packed;        /* matrices and batches have no gaps, or are shared by all products */
 } PlanShape;
 
 PlanShape plan_shape(const Sgemm *problem); /* padding is zero: memcmp compares */
