@@ -232,13 +232,9 @@ static bool has_known_tensor_cores(const Launch *where)
 #endif
 }
 
-/* The rung on tensor cores that is estimated to take less than `cycles`, or NULL. */
-static Launcher *faster_rung(double cycles, const Sgemm *problem, const PlanDevice &device)
+static Status launch_rung(TensorRung rung, const Sgemm *problem, const Launch *where)
 {
-    const TensorRung rung = plan_tensor_rung(cycles, problem, device.multiprocessors);
-    return rung == TENSOR_FUSED   ? RUNG_LAUNCHER(fused)
-           : rung == TENSOR_WAVES ? RUNG_LAUNCHER(waves)
-                                  : nullptr;
+    return (rung == TENSOR_FUSED ? RUNG_LAUNCHER(fused) : RUNG_LAUNCHER(waves))(problem, where);
 }
 
 /* Launches each product of a batch by itself, or all from number `first` on. */
@@ -253,27 +249,14 @@ static Status launch_singly(const Sgemm *batch, const Launch *where, const PlanD
     return status;
 }
 
-/* How many products of a batch `waves` computes at once: their fp16 pairs take half a gigabyte. */
-static int64_t products_of_waves(const Sgemm *batch)
-{
-    constexpr double most_bytes = 1 << 29;
-    constexpr int64_t of_grid = BATCH_OF_LAUNCH;
-    const Matrix &C = batch->C;
-    const double bytes = static_cast<double>(sizeof(float)) *
-                         static_cast<double>(C.rows + C.cols + 128) *
-                         static_cast<double>(batch->A.cols + 32);
-    const auto fit = static_cast<int64_t>(most_bytes / bytes);
-    return fit < 1 ? 1 : fit < of_grid ? fit : of_grid;
-}
-
 static Status launch_on_tensor_cores(const Sgemm *batch, const Launch *where,
-                                     const PlanDevice &device, Launcher *rung)
+                                     const PlanDevice &device, TensorRung rung)
 {
-    const int64_t most = rung == RUNG_LAUNCHER(waves) ? products_of_waves(batch) : 1;
+    const int64_t most = plan_tensor_batch(rung, batch);
     for (int64_t n = 0; n < batch->count; n += most) {
         const int64_t left = batch->count - n;
         const Sgemm part = part_of_batch(batch, n, left < most ? left : most);
-        const Status status = rung(&part, where);
+        const Status status = launch_rung(rung, &part, where);
         if (status.code == STATUS_OUT_OF_MEMORY) { // simt needs less
             return launch_singly(batch, where, device, n);
         }
@@ -297,8 +280,9 @@ static Status multiply_batch(const Sgemm *batch, const Launch *where, const Plan
     const double of_one = singly.cycles > launch_cycles ? singly.cycles : launch_cycles;
     const bool is_together = together.cycles < count * of_one;
     const double best = is_together ? together.cycles : count * of_one;
-    Launcher *const rung = tensor_cores ? faster_rung(best, batch, device) : nullptr;
-    if (rung) {
+    const TensorRung rung =
+        tensor_cores ? plan_tensor_rung(best, batch, device.multiprocessors) : TENSOR_NONE;
+    if (rung != TENSOR_NONE) {
         return launch_on_tensor_cores(batch, where, device, rung);
     }
     if (!is_together) {
@@ -333,9 +317,10 @@ static Status multiply(const Sgemm *problem, const Launch *where, bool tensor_co
         return multiply_batch(problem, where, device, tensor_cores);
     }
     const Plan plan = plan_choose(problem, &device);
-    Launcher *const rung = tensor_cores ? faster_rung(plan.cycles, problem, device) : nullptr;
-    if (rung) {
-        status = rung(problem, where);
+    const TensorRung rung =
+        tensor_cores ? plan_tensor_rung(plan.cycles, problem, device.multiprocessors) : TENSOR_NONE;
+    if (rung != TENSOR_NONE) {
+        status = launch_rung(rung, problem, where);
         if (status.code != STATUS_OUT_OF_MEMORY) { // simt needs less
             return status;
         }

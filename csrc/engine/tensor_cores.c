@@ -48,7 +48,8 @@ static double estimate_waves(const Sgemm *p, int multiprocessors)
            waves * TILE * TILE * (depth / tensor_rate + tensor_store);
 }
 
-/* The rung chooses its tiles and slices of K likewise (17_fused.cu). */
+/* The time of each product of a batch in one launch. The rung chooses its tiles and slices of K
+ * likewise (17_fused.cu). */
 static double estimate_fused(const Sgemm *p, int multiprocessors)
 {
     enum { MOST_SLICES = 16, SHORTEST_SLICE = 4 };
@@ -61,7 +62,7 @@ static double estimate_fused(const Sgemm *p, int multiprocessors)
     const bool tma = along == 1 && pitch % 4 == 0 && (uintptr_t)A->data % 16 == 0;
     double product = INFINITY;
     for (size_t i = 0; i < sizeof fused_tiles / sizeof *fused_tiles; ++i) {
-        const int64_t tiles = ceil_div(M, TILE) * ceil_div(N, fused_tiles[i].width);
+        const int64_t tiles = ceil_div(M, TILE) * ceil_div(N, fused_tiles[i].width) * p->count;
         for (int slices = 1; slices <= MOST_SLICES; ++slices) {
             if (slices > 1 && slices * SHORTEST_SLICE > chunks) {
                 break;
@@ -77,12 +78,13 @@ static double estimate_fused(const Sgemm *p, int multiprocessors)
             product = fmin(product, waves * of_block + adding);
         }
     }
+    const double count = (double)p->count;
     const double memory =
-        4 * (double)M * (double)(p->A.cols + N) / (plan_fitted.from_memory * FITTED);
+        4 * count * (double)M * (double)(p->A.cols + N) / (plan_fitted.from_memory * FITTED);
     const double both = pow(pow(product, 4) + pow(memory, 4), 0.25); /* they mostly overlap */
     const Matrix *const B = transposed ? &p->A : &p->B;
     const bool b_is_k_major = (transposed ? B->col_stride : B->row_stride) == 1;
-    return fused_start + both +
+    return (fused_start + both) / count +
            splitting(N, (double)(chunks * DEPTH)) * (b_is_k_major ? 1 : fused_across);
 }
 
@@ -97,4 +99,15 @@ TensorRung plan_tensor_rung(double cycles, const Sgemm *p, int multiprocessors)
     return (takes_fused ? fused : waves) >= cycles ? TENSOR_NONE
            : takes_fused                           ? TENSOR_FUSED
                                                    : TENSOR_WAVES;
+}
+
+int64_t plan_tensor_batch(TensorRung rung, const Sgemm *batch)
+{
+    const int64_t most = (int64_t)512 << 20; /* bytes of fp16 pairs */
+    const int64_t M = ceil_div(batch->C.rows, TILE) * TILE,
+                  N = ceil_div(batch->C.cols, TILE) * TILE;
+    const int64_t rows = rung == TENSOR_WAVES ? M + N : M < N ? M : N;
+    const int64_t pairs = 4 * rows * ceil_div(batch->A.cols, DEPTH) * DEPTH;
+    const int64_t count = pairs < most ? most / pairs : 1;
+    return count < BATCH_OF_LAUNCH ? count : BATCH_OF_LAUNCH;
 }

@@ -499,7 +499,8 @@ __global__ void __launch_bounds__(WholeRows<K_MAJOR>::threads) split_whole_rows(
     const int scale = scale_of(largest);
     const Powers powers = {largest < infinity_bits ? power_of_two(scale / 2) : 0.0f,
                            power_of_two(scale - scale / 2)};
-    Fp16x8 *const to = s.to.vectors + row * s.to.pitch();
+    const int64_t stored = s.to.first_row() + row;
+    Fp16x8 *const to = s.to.vectors + stored * s.to.pitch();
     for_each_four<K_MAJOR>(s, row, share, [&](int64_t four, const float4 &x) {
         uint64_t hi = 0, lo = 0;
         split(x.x, powers, 0, &hi, &lo);
@@ -511,12 +512,12 @@ __global__ void __launch_bounds__(WholeRows<K_MAJOR>::threads) split_whole_rows(
         block[four % 8 / 2 + lo_offset].fours[four % 2] = lo;
     });
     if (share == 0) {
-        s.to.largest[row] = largest;
-        s.to.scale[row] = scale;
+        s.to.largest[stored] = largest;
+        s.to.scale[stored] = scale;
     }
     constexpr unsigned blocks_of_group = group_rows / Rows::rows;
     if (blockIdx.x % blocks_of_group == 0) {
-        const int64_t group = blockIdx.x / blocks_of_group;
+        const int64_t group = s.to.first_group() + blockIdx.x / blocks_of_group;
         for (int64_t chunk = thread; chunk < s.to.chunks; chunk += Rows::threads) {
             s.to.nonzero[group * s.to.chunks + chunk] = 1;
         }
@@ -653,7 +654,7 @@ template <bool K_MAJOR> Status launch_split_of(const Split &s, const Launch *whe
     typedef WholeRows<K_MAJOR> Rows;
     return launch_blocks(split_whole_rows<K_MAJOR>,
                          spec_of_threads("split_whole_rows", Rows::threads), s.rows() / Rows::rows,
-                         s, where);
+                         s, where, s.to.matrices);
 }
 
 /* Splits one operand in one kernel, unless it has no groups. Without `nonzero`. */
