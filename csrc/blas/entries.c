@@ -1,4 +1,4 @@
-/* The functions that replace those of the program's BLAS. */
+/* The functions that replace the program's BLAS functions. */
 #include <stddef.h>
 
 #include "own_blas.h"
@@ -31,7 +31,7 @@ static Transpose transpose_of(int code)
     }
 }
 
-/* op(X), a rows x cols matrix whose memory is that of X. Clears *valid if the leading dimension is
+/* op(X), a rows x cols matrix in the memory of X. Clears *valid if the leading dimension is
  * too small. */
 static sgemm_kernels_matrix operand(const float *data, int64_t rows, int64_t cols, int64_t ld,
                                     Order order, Transpose transpose, bool *valid)

@@ -5,7 +5,7 @@
 //           producer warpgroup; tiles 32 deep, in eight, six or five stages.
 // traffic   6.7 / 128 bytes of fp16 from the L2 cache per multiply-add for 128 x 192.
 // bound by  power from 2048 on: the clock drops before the tensor cores are fully used.
-// next      nothing yet.
+// next      fused: thin products spend most of their time on writing and reading A's fp16 pairs.
 #include "error_check.h"
 #include "split_fp16.h"
 

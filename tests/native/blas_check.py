@@ -131,7 +131,7 @@ def check_debian(log: Path) -> list[str]:
 
 
 def check_python(log: Path) -> list[str]:
-    """Runs the tests of Python packages, with their usual threads. Returns those that fail."""
+    """Runs the tests of Python packages, with their usual threads. Returns the failures."""
     failed = []
     (WORK / "pytest.ini").write_text("[pytest]\n")  # not this project's settings
     options = ["-q", "-p", "no:cacheprovider", "-W", "ignore", "--pyargs"]
