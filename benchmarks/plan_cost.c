@@ -14,8 +14,8 @@ enum { REPETITIONS = 25, CALLS = 100, MULTIPROCESSORS = 132 /* of an H100 */ };
 /* N: by rows; T: by columns. */
 static Matrix matrix_of(int64_t rows, int64_t cols, char layout)
 {
-    return layout == 'T' ? (Matrix){NULL, rows, cols, 1, rows}
-                         : (Matrix){NULL, rows, cols, cols, 1};
+    return layout == 'T' ? (Matrix){NULL, rows, cols, 1, rows, 0}
+                         : (Matrix){NULL, rows, cols, cols, 1, 0};
 }
 
 static double nanoseconds(void)
@@ -34,7 +34,8 @@ int main(int count, char **arguments)
         const Sgemm problem = {.A = matrix_of(M, K, layout[0]),
                                .B = matrix_of(K, N, layout[1]),
                                .C = matrix_of(M, N, 'N'),
-                               .alpha = 1.0f};
+                               .alpha = 1.0f,
+                               .count = 1};
         const PlanDevice device = {MULTIPROCESSORS, CLUSTER_MOST_BLOCKS, 227 * 1024, &plan_fitted};
         Plan plans[PLANS_MOST];
         int listed = 0;

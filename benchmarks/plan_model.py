@@ -41,9 +41,12 @@ KERNELS = (*("x".join(tile) for tile in TILES), "gemv", "direct", "largest")
 Float64 = NDArray[np.float64]
 
 MATRIX = np.dtype(
-    [("data", "u8"), ("rows", "i8"), ("cols", "i8"), ("row_stride", "i8"), ("col_stride", "i8")]
+    [("data", "u8"), ("rows", "i8"), ("cols", "i8"), ("row_stride", "i8"), ("col_stride", "i8"),
+     ("batch_stride", "i8")],
+)  # fmt: skip
+SGEMM = np.dtype(
+    [*((name, MATRIX) for name in "ABC"), ("alpha", "f4"), ("beta", "f4"), ("count", "i8")]
 )
-SGEMM = np.dtype([*((name, MATRIX) for name in "ABC"), ("alpha", "f4"), ("beta", "f4")])
 PLAN = np.dtype(
     [("kernel", "i4"), ("splits", "i4"), ("cluster", "?"), ("transposed", "?"), ("width", "i4"),
      ("cycles", "f8")], align=True,
@@ -63,14 +66,14 @@ class PlanDevice(ctypes.Structure):
 
 
 def matrix(rows: int, cols: int, by_columns: bool) -> tuple[int, ...]:
-    return (0, rows, cols, *((1, rows) if by_columns else (cols, 1)))
+    return (0, rows, cols, *((1, rows) if by_columns else (cols, 1)), 0)
 
 
 def problem(M: int, N: int, K: int, layout: str) -> NDArray[Any]:
     """A product whose operands are aligned and contiguous, as a record."""
     A = matrix(M, K, layout[0] == "T")
     B = matrix(K, N, layout[1] == "T")
-    return np.array((A, B, matrix(M, N, False), 1.0, 0.0), SGEMM)
+    return np.array((A, B, matrix(M, N, False), 1.0, 0.0, 1), SGEMM)
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ class Kernels:
 
     def product(self, A: Any, B: Any, out: Any, choice: Choice) -> None:
         """Queues out = A @ B by a plan in the default stream."""
-        own = np.array((*map(interface_matrix, (A, B, out)), 1.0, 0.0), SGEMM)
+        own = np.array((*map(interface_matrix, (A, B, out)), 1.0, 0.0, 1), SGEMM)
         kernel = KERNELS.index(choice.kernel)
         plan = np.array((kernel, *choice[1:], 0.0), PLAN)
         status = self.library.multiply(
@@ -124,7 +124,7 @@ class Kernels:
 def interface_matrix(array: Any) -> tuple[int, ...]:
     interface = array.__cuda_array_interface__
     strides = (stride // 4 for stride in interface["strides"])
-    return (interface["data"][0], *interface["shape"], *strides)
+    return (interface["data"][0], *interface["shape"], *strides, 0)
 
 
 def row_of(case: Case, choice: Choice) -> dict[str, Any]:

@@ -119,7 +119,7 @@ def test_a_bias_is_refused_once_with_the_call_that_broadcasts_it(operands, kind)
         refused(ValueError, f"{call}, (37, 45))", A=A, B=B, C=C, beta=1)
         assert C.capsules == 0
     refused(ValueError, f"{call}[:, None], (37, 45))", A=A, B=B, C=FAKES[kind](column), beta=1)
-    refused(ValueError, "C has 1 dimension", A=A, B=B, C=FAKES[kind](row[:7].copy()), beta=1)
+    refused(ValueError, "C is (7,)", "(37, 45)", A=A, B=B, C=FAKES[kind](row[:7].copy()), beta=1)
     spread = FAKES["ByInterface"](np.broadcast_to(row, (M, N)), row)
     result = run("vec4", A, B, C=spread, beta=1)
     expected = run("vec4", *operands[:2], C=np.ones((M, N), np.float32), beta=1, device="cpu")

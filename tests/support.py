@@ -22,7 +22,7 @@ from sgemm_kernels import _core
 
 Float32 = NDArray[np.float32]
 
-SPLIT_FP16 = ("mma", "wgmma", "waves")
+SPLIT_FP16 = ("mma", "wgmma", "waves", "fused")
 """Rungs on tensor cores. The CPU device is slow at them because it reproduces their bits."""
 
 MARGIN = 64  # bytes on either side of a placed matrix

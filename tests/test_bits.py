@@ -16,7 +16,7 @@ from .support import uniform
 
 CPU = next(device for device in devices() if device.kind == "cpu")
 SETTING = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
-OTHERWISE = ("splitk", "streamk", "tma", "mma", "wgmma", "waves", "simt")
+OTHERWISE = ("splitk", "streamk", "tma", "mma", "wgmma", "waves", "fused", "simt")
 """Variants that split K or sum it in chunks."""
 IN_ORDER = [name for name in bits.compared() if name not in OTHERWISE]
 

@@ -189,7 +189,7 @@ def test_kernels_for_one_architecture_are_compiled_only_for_it():
     cuda = toolkit.Toolkit(Path("/cuda/bin/nvcc"), Path("/cuda/lib/a"), "13.0.88", (80, 90))
     flags = {job.source.name: " ".join(job.flags) for job in plan(ROOT, cuda) if job.log}
     alone = {name for name, text in flags.items() if "compute_90a" in text}
-    assert alone == {"15_wgmma.cu", "16_waves.cu"}
+    assert alone == {"15_wgmma.cu", "16_waves.cu", "17_fused.cu"}
     assert not any("compute_80" in flags[name] for name in alone)
     assert "compute_80" in flags["14_mma.cu"]
 
@@ -817,7 +817,9 @@ def test_no_rung_spills_registers(name):
     built_for = sgemm_kernels.build_info().architectures
     compiled_for = {architecture for _, architecture in spills.reported(report)}
     everywhere = {architecture for architecture in built_for if "sm_" in architecture}
-    assert compiled_for == ({"sm_90a"} if name in ("15_wgmma", "16_waves") else everywhere)
+    assert compiled_for == (
+        {"sm_90a"} if name in ("15_wgmma", "16_waves", "17_fused") else everywhere
+    )
     assert spills.spilling(report) == {}
 
 

@@ -268,8 +268,10 @@ def test_wrong_shapes_and_dimensions(lib, operands):
     refused(ValueError, "(37, 30)", "(37, 45)", "pass A.T", A=A, B=C)
     refused(ValueError, "C is (37, 30)", "(37, 45)", A=A, B=B, C=A)
     refused(ValueError, "out is (37, 30)", "(37, 45)", A=A, B=B, out=A)
-    refused(ValueError, "A has 1 dimension", A=lib.put(operands[0][0]), B=B)
-    refused(ValueError, "B has 3 dimensions", A=A, B=lib.put(operands[1][np.newaxis]))
+    refused(
+        ValueError, "C is (1, 37, 45)", "(37, 45)", A=A, B=B, C=lib.put(operands[2][np.newaxis])
+    )
+    refused(ValueError, "A's 45 elements must match B's 30 rows", A=lib.put(operands[2][0]), B=B)
     refused(ValueError, "beta is 2", "pass C", A=A, B=B, beta=2)
     refused(TypeError, "C must be", A=A, B=B, C=[1])
     refused(TypeError, "B must be", A=A, B=None)

@@ -5,6 +5,7 @@ It was compared bit by bit with a tensor core of compute capability 9.0.
 """
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -39,7 +40,13 @@ TILE_SIZES = {
     "wgmma": TileSize("wgmma", 1, TILE, TILE),
     "waves-low": TileSize("waves", 4096, 64, TILE),
     "waves-wide": TileSize("waves", 1, TILE, 192),
+    "fused": TileSize("fused", 1, TILE, TILE),
+    "fused-narrow": TileSize("fused", 6, TILE, 64),
+    "fused-slices": TileSize("fused", 4096, 64, 64),
 }
+CHECK_EARLY = [name for name, size in TILE_SIZES.items() if size.rung != "fused"]
+IN_ONE_SLICE = [*CHECK_EARLY, "fused"]
+"""Tile sizes of the rungs that have an early check, and those that never divide K."""
 SETTING = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
 
 
@@ -90,31 +97,58 @@ def step(s: Float64, a: Float64, b: Float64, F: int = 25) -> Float64:
     return np.trunc(total / ulp) * ulp
 
 
-def split_fp16_sums(A: Float32, B: Float32, F: int = 25, G: int = 16) -> Float64:
-    """The scaled product after each K chunk, before the error check."""
-    K = A.shape[1]
-    a, b = scaled(A, 1), scaled(B, 0).T
-    pad = [(0, 0), (0, -K % CHUNK)]
-    (a_hi, a_lo), (b_hi, b_lo) = split(np.pad(a, pad)), split(np.pad(b, pad))
+def chunked(X: Float64) -> Float64:
+    """[K chunk][row][element] of a matrix of rows along K, padded with zeros."""
+    whole = np.pad(X, [(0, 0), (0, -X.shape[1] % CHUNK)])
+    return whole.reshape(len(X), -1, CHUNK).swapaxes(0, 1)
 
-    def chunked(x: Float64) -> Float64:
-        return x.reshape(len(x), -1, CHUNK).swapaxes(0, 1)
 
-    a_hi, a_lo = (chunked(x)[:, :, None] for x in (a_hi, a_lo))
-    b_hi, b_lo = (chunked(x)[:, None] for x in (b_hi, b_lo))
-    parts = np.zeros((len(a_hi), A.shape[0], B.shape[1]))  # one for each K chunk
+def chunk_products(a: Float64, b: Float64, F: int = 25, G: int = 16) -> Float64:
+    """The products of chunks of scaled rows and columns, one for each K chunk."""
+    (a_hi, a_lo), (b_hi, b_lo) = split(a[:, :, None]), split(b[:, None])
+    parts = np.zeros((len(a), a.shape[1], b.shape[1]))
     depths = range(0, CHUNK, G)
     for d in reversed(depths):
         for x, y in ((a_lo, b_hi), (a_hi, b_lo)):
             parts = step(parts, x[..., d : d + G], y[..., d : d + G], F)
     for d in depths:
         parts = step(parts, a_hi[..., d : d + G], b_hi[..., d : d + G], F)
+    return parts
+
+
+def split_fp16_sums(A: Float32, B: Float32, F: int = 25, G: int = 16) -> Float64:
+    """The scaled product after each K chunk, before the error check."""
+    parts = chunk_products(chunked(scaled(A, 1)), chunked(scaled(B, 0).T), F, G)
     # Chunks are added in order; each sum is rounded to float32.
     return np.add.accumulate(parts.astype(np.float32), axis=0).astype(np.float64)
 
 
 def split_fp16(A: Float32, B: Float32, F: int = 25, G: int = 16) -> Float64:
     return split_fp16_sums(A, B, F, G)[-1]
+
+
+class FusedModel(NamedTuple):
+    """Sums of `fused`, in units of A and of the scaled B, and what each row must reach to pass."""
+
+    sums: Float32
+    least: Float64
+
+
+def fused_model(A: Float32, B: Float32, slices: int = 1) -> FusedModel:
+    """Each row of A has a scale for each K chunk, which is undone when the chunk is added."""
+    a = chunked(A.astype(np.float64))
+    largest = np.abs(a).max(axis=-1, keepdims=True)
+    exponent = np.maximum(np.frexp(largest)[1] - 1, -111)
+    inverse = np.ldexp(1.0, exponent - 14)
+    parts = chunk_products(a / inverse, chunked(scaled(B, 0).T)) * inverse
+    bounds = [len(a) * i // slices for i in range(slices + 1)]
+    of_slices = [
+        np.add.accumulate(parts[begin:end].astype(np.float32), axis=0)[-1]
+        for begin, end in itertools.pairwise(bounds)
+    ]
+    sums = np.add.accumulate(np.array(of_slices), axis=0)[-1]
+    mean = (inverse.sum(axis=0) * CHUNK / A.shape[1])[:, 0]
+    return FusedModel(sums, CERTAIN * 2.0 ** np.ceil(np.log2(mean))[:, None])
 
 
 def sums_pass(sums: Float64) -> NDArray[np.bool_]:
@@ -240,7 +274,8 @@ def test_a_chunk_loses_at_most_the_proofs_bound(F, G, R, rng):
         assert 1 < units(A.astype(np.float32), B.astype(np.float32)) < R
 
 
-def test_each_promotion_rounds_off_a_unit(multiply):
+@pytest.mark.parametrize("tile_size", IN_ONE_SLICE, indirect=True)
+def test_each_promotion_rounds_off_a_unit(tile_size, multiply):
     """Every chunk after the first adds half a unit of the sum's last place, which rounding
     removes."""
     chunks = 16
@@ -392,6 +427,7 @@ INPUTS = {
     [
         *[("mma", 256), ("mma", 257), ("mma", 700)],
         *[("wgmma", 700), ("waves-low", 300), ("waves-wide", 600)],
+        *[("fused", 600), ("fused-narrow", 300), ("fused-slices", 700)],
     ],
     indirect=["tile_size"],
 )
@@ -499,7 +535,8 @@ def test_results_that_pass_the_check_equal_the_model(multiply, rng):
     assert same_bits(multiply(A, B)[certain], pairs[certain])
 
 
-def test_results_that_pass_the_early_check_are_stored(multiply):
+@pytest.mark.parametrize("tile_size", CHECK_EARLY, indirect=True)
+def test_results_that_pass_the_early_check_are_stored(tile_size, multiply):
     """Large sums after K = 256 that the rest of K cancels almost completely."""
     A, B, sums = modelled(cancelling, 512)
     early = np.abs(sums[EARLY - 1]) >= CERTAIN
@@ -511,7 +548,8 @@ def test_results_that_pass_the_early_check_are_stored(multiply):
     assert expect(A, B).worst_share(result) <= 1
 
 
-def test_the_early_check_covers_later_losses(multiply):
+@pytest.mark.parametrize("tile_size", CHECK_EARLY, indirect=True)
+def test_the_early_check_covers_later_losses(tile_size, multiply):
     """The smallest sum that passes, then factors so small that their fp16 pairs are zero."""
     A, B = np.zeros((1, 2048), np.float32), np.zeros((2048, 1), np.float32)
     A[0, 0], B[0] = 2.0**14, 2.0
@@ -523,6 +561,68 @@ def test_the_early_check_covers_later_losses(multiply):
     assert abs(pairs - CERTAIN) < 1
     assert 0.4 < share_of_bound(A, B, pairs) < 1
     assert multiply(A, B) == pairs
+
+
+def uneven(rng: np.random.Generator, K: int) -> tuple[Float32, Float32]:
+    """The magnitudes of A change from chunk to chunk, and from row to row."""
+    A, B = normal(rng, 150, K), normal(rng, K, 140)
+    exponents = np.repeat(rng.integers(-9, 9, (150, -(-K // CHUNK))), CHUNK, axis=1)
+    return np.ldexp(A, exponents[:, :K]).astype(np.float32), B
+
+
+@pytest.mark.parametrize(("tile", "slices"), [("fused", 1), ("fused-slices", 3)])
+def test_fused_equals_its_model(tile, slices, rng, monkeypatch):
+    """Chunks with scales of their own, and slices of K that are added in order."""
+    A, B = uneven(rng, 12 * CHUNK - 5)
+    model = fused_model(A, B, slices)
+    passing = np.abs(model.sums) >= model.least
+    assert passing.mean() > 0.99
+    monkeypatch.setenv(SETTING, str(TILE_SIZES[tile].multiprocessors))
+    result = run("fused", A, B, device="cpu")
+    assert same_bits(
+        result[passing], (model.sums * (B[:1] / scaled(B, 0)[:1]).astype(np.float32))[passing]
+    )
+    assert expect(A, B).worst_share(result) <= 1
+
+
+@pytest.mark.parametrize("share", [0.999, 1.0])
+def test_the_check_of_fused_depends_on_the_scales_of_a_row(share):
+    """The smallest sum that passes beside factors so small that their fp16 pairs are zero, and a sum
+    that is a little smaller, which fp32 computes."""
+    K = 16 * CHUNK
+    A, B = np.zeros((1, K), np.float32), np.zeros((K, 1), np.float32)
+    A[0, ::CHUNK] = 2.0 ** np.arange(-8, 8)  # each chunk's scale; B is zero there, but in the last
+    A[0, 1::CHUNK] = A[0, ::CHUNK] * np.float32(2.0**-39)
+    B[1::CHUNK] = 2 - 2.0**-20
+    least = fused_model(A, B).least[0, 0] * 2.0**-14  # in units of A and B
+    A[0, 2], B[2] = share * least, 1.0
+    A[0, 0] = max(A[0, 0], A[0, 2])
+    model = fused_model(A, B)
+    passes = abs(model.sums[0, 0]) >= model.least[0, 0]
+    result = run("fused", A, B, device="cpu")
+    in_fp32 = run("splitk", A, B, device="cpu")
+    assert passes == (share == 1.0)
+    assert (result == model.sums * 2.0**-14).all() if passes else same_bits(result, in_fp32)
+
+
+def test_sums_of_fused_that_may_overflow_are_computed_in_float32(rng):
+    """A sum is in units of A and of the scaled B, whose elements reach 2**15."""
+    A, B = np.abs(normal(rng, 70, 300)), np.abs(normal(rng, 300, 70))
+    A[3:5] *= np.float32(2.0**118)
+    B *= np.float32(2.0**-20)
+    result = run("fused", A, B, device="cpu")
+    assert same_bits(result[3:5], run("splitk", A, B, device="cpu")[3:5])
+    assert expect(A, B).worst_share(result) <= 1
+
+
+@pytest.mark.parametrize("layouts", ["CC", "CF", "FC", "FF"])
+def test_fused_splits_the_smaller_operand_in_advance(layouts, rng):
+    """A wide C is computed as its transpose, with the same bits."""
+    A, B, C = normal(rng, 300, 700), normal(rng, 700, 70), normal(rng, 300, 70)
+    A, B = np.array(A, order=layouts[0]), np.array(B, order=layouts[1])
+    tall = run("fused", A, B, C=C, alpha=0.7, beta=-0.3, device="cpu")
+    wide = run("fused", B.T, A.T, C=C.T.copy(), alpha=0.7, beta=-0.3, device="cpu")
+    assert same_bits(wide, np.ascontiguousarray(tall.T))
 
 
 def small_at_first(rng: np.random.Generator, K: int) -> tuple[Float32, Float32]:
@@ -539,8 +639,9 @@ def small_throughout(rng: np.random.Generator, K: int) -> tuple[Float32, Float32
     return A, B
 
 
+@pytest.mark.parametrize("tile_size", CHECK_EARLY, indirect=True)
 @pytest.mark.parametrize("make", [small_at_first, small_throughout])
-def test_a_tile_that_fails_the_early_check_falls_back(make, multiply):
+def test_a_tile_that_fails_the_early_check_falls_back(make, tile_size, multiply):
     """If most results of a tile fail the early check, fp32 computes it, whatever the later sums
     are."""
     A, B, sums = modelled(make, 512)

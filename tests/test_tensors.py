@@ -76,7 +76,7 @@ def test_what_is_refused(operands):
     A, B, C = (torch.from_numpy(values) for values in operands)
     refused(TypeError, "A has dtype torch.float64", "A.float()", A=A.double(), B=B)
     refused(ValueError, "A requires a gradient", "A.detach()", A=torch.nn.Parameter(A), B=B)
-    refused(ValueError, "B has 1 dimension", A=A, B=B[0])
+    refused(ValueError, "B's 34 elements", A=A, B=B[0])
     refused(ValueError, "pass A.T", A=A, B=C)
     refused(ValueError, "torch.broadcast_to(C", A=A, B=B, C=C[0], beta=1)
     refused(ValueError, "out is (17, 34)", A=A, B=B, out=B)

@@ -141,14 +141,16 @@ def test_traffic_of_split_fp16(name, depth):
     kernel = next(kernel for kernel in KERNELS if kernel.name == name)
     traced = trace(name, 256, 256, depth)
     BM, BN, _ = kernel.block_tile
-    # Both operands are read twice: for their largest elements, and to be split.
-    assert requested_bytes(traced, "A", "load") == 2 * 4 * BM * depth
+    # Both operands are read twice: for their largest elements, and to be split. `fused` reads A
+    # once, as it is multiplied.
+    assert requested_bytes(traced, "A", "load") == (1 if name == "fused" else 2) * 4 * BM * depth
     assert requested_bytes(traced, "B", "load") == 2 * 4 * BN * depth
     # The fp16 pairs fill whole K chunks. They are written once, and read once for each tile of C.
     A, B = (4 * lines * 64 * -(-depth // 64) for lines in (BM, BN))
-    assert in_float4s(traced.accesses, "scratch", "store") == A + B
+    pairs = B if name == "fused" else A + B
+    assert in_float4s(traced.accesses, "scratch", "store") == pairs
     product = multiplying_accesses(traced)
-    assert in_float4s(product, "scratch", "load") == A + B
+    assert in_float4s(product, "scratch", "load") == pairs
     at_the_end = [access for access in product if "store_passing" in access.text]
     in_chunks = [access for access in product if access not in at_the_end]
     assert in_float4s(in_chunks, "As", "store") == A
@@ -158,6 +160,10 @@ def test_traffic_of_split_fp16(name, depth):
         # keep all of A's hi values, so a quarter of them is read twice.
         assert in_float4s(in_chunks, "As", "load") == A * (BN // 32) * 9 // 8
         assert in_float4s(in_chunks, "Bs", "load") == B * (BM // 64)
+    elif name == "fused":
+        # A thread reads pairs of A's floats once, and keeps their fp16 pairs in registers.
+        assert requested_bytes(traced, "As", "load") == A
+        assert in_float4s(in_chunks, "Bs", "load") == 3 * B // 2 * (BM // 64)
     else:
         # Each of the three fp16 products reads both of its factors, for 64 x 128 results.
         assert in_float4s(in_chunks, "As", "load") == 3 * A // 2
@@ -351,9 +357,11 @@ def test_a_block_at_the_edge_touches_only_the_operands(kernel):
     # These kernels read the last row of A or column of B instead of one beyond it.
     again = kernel.name in {"smem", "tile1d", "tile2d"}
     (BM, BN, _) = kernel.block_tile
-    twice = 2 if kernel.name in SPLIT_FP16 else 1  # for the largest element, and to be split
-    assert requested_bytes(traced, "A", "load") == (4 * BM if again else 4 * twice)
-    assert requested_bytes(traced, "B", "load") == (4 * BN if again else 4 * twice)
+    # Split operands are read twice: for the largest element, and to be split.
+    of_A = 2 if kernel.name in SPLIT_FP16 and kernel.name != "fused" else 1
+    of_B = 2 if kernel.name in SPLIT_FP16 else 1
+    assert requested_bytes(traced, "A", "load") == (4 * BM if again else 4 * of_A)
+    assert requested_bytes(traced, "B", "load") == (4 * BN if again else 4 * of_B)
     assert requested_bytes(traced, "C", "store") == 4
 
 

@@ -10,12 +10,23 @@ from sgemm_kernels import _core, variants
 from .support import NO_GPU, OVER_HIP, printed_by
 
 LADDER = ["naive", "coalesced", "smem", "tile1d", "tile2d", "vec4", "prefetch"]
-LADDER += ["warptile", "async", "raster", "splitk", "streamk", "tma", "mma", "wgmma", "waves"]
+LADDER += [
+    "warptile",
+    "async",
+    "raster",
+    "splitk",
+    "streamk",
+    "tma",
+    "mma",
+    "wgmma",
+    "waves",
+    "fused",
+]
 RUNGS = [variant for variant in variants() if variant.file is not None]
 TILES_HELD = {"prefetch": 2, "warptile": 2, "async": 4, "raster": 4, "splitk": 4}
-TILES_HELD |= {"streamk": 4, "tma": 4, "mma": 3, "wgmma": 6, "waves": 6}
+TILES_HELD |= {"streamk": 4, "tma": 4, "mma": 3, "wgmma": 6, "waves": 6, "fused": 6}
 """Number of tiles of each operand in shared memory, if it is not one."""
-COPYING = {"wgmma": 128, "waves": 128}
+COPYING = {"wgmma": 128, "waves": 128, "fused": 128}
 """Number of threads of a block that only copy."""
 
 

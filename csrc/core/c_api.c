@@ -147,9 +147,11 @@ static Status check(const Operands *operands, float beta)
     const sgemm_kernels_matrix *const A = operands->matrix[OF_A], *const B = operands->matrix[OF_B],
                                       *const C = operands->matrix[OF_C],
                                       *const out = operands->matrix[OF_OUT];
-    if (operands->count < 0) {
-        return status_error(STATUS_INVALID, "the batch has the negative count %lld",
-                            (long long)operands->count);
+    if (operands->count <= 0) {
+        return operands->count == 0
+                   ? status_ok()
+                   : status_error(STATUS_INVALID, "the batch has the negative count %lld",
+                                  (long long)operands->count);
     }
     Status status = check_matrix("A", A, A->rows, A->cols);
     status = status.code == STATUS_OK ? check_matrix("B", B, A->cols, B->cols) : status;

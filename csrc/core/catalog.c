@@ -5,8 +5,8 @@
 /* Each kernel's file defines its variant at the end. */
 extern const Variant variant_naive, variant_coalesced, variant_smem, variant_tile1d, variant_tile2d,
     variant_vec4, variant_prefetch, variant_warptile, variant_async, variant_raster, variant_splitk,
-    variant_streamk, variant_tma, variant_mma, variant_wgmma, variant_waves, variant_simt,
-    variant_auto;
+    variant_streamk, variant_tma, variant_mma, variant_wgmma, variant_waves, variant_fused,
+    variant_simt, variant_auto;
 
 #ifdef SGEMM_CUDA
 Launcher launch_cublas_cuda, launch_cublas_tf32_cuda; /* cuda/cublas.cu */
@@ -33,10 +33,13 @@ static const Variant reference_tf32 = {
 #endif
 
 const Variant *const catalog[] = {
-    &variant_naive,  &variant_coalesced, &variant_smem,     &variant_tile1d, &variant_tile2d,
-    &variant_vec4,   &variant_prefetch,  &variant_warptile, &variant_async,  &variant_raster,
-    &variant_splitk, &variant_streamk,   &variant_tma,      &variant_mma,    &variant_wgmma,
-    &variant_waves,  &variant_cublas,    &variant_simt,     &variant_auto,   NULL,
+    &variant_naive,    &variant_coalesced, &variant_smem,
+    &variant_tile1d,   &variant_tile2d,    &variant_vec4,
+    &variant_prefetch, &variant_warptile,  &variant_async,
+    &variant_raster,   &variant_splitk,    &variant_streamk,
+    &variant_tma,      &variant_mma,       &variant_wgmma,
+    &variant_waves,    &variant_fused,     &variant_cublas,
+    &variant_simt,     &variant_auto,      NULL,
 };
 
 const Variant *catalog_find(const char *name)
@@ -75,10 +78,8 @@ static const struct {
     int capability[2];
     double multiply_adds;
 } on_tensor_cores[] = {
-    {&variant_mma, {9, 0}, 250},
-    {&variant_wgmma, {9, 0}, 400},
-    {&variant_waves, {9, 0}, 400},
-    {&variant_auto, {9, 0}, 400},
+    {&variant_mma, {9, 0}, 250},   {&variant_wgmma, {9, 0}, 400}, {&variant_waves, {9, 0}, 400},
+    {&variant_fused, {9, 0}, 400}, {&variant_auto, {9, 0}, 400},
 };
 #endif
 

@@ -471,7 +471,9 @@ void count_wgmma(int n, const void *a, const void *b, int swizzle)
     const void *const here = __builtin_return_address(0);
     const int thread = thread_number() % warpgroup;
     const int line = thread / WARP * 16 + thread % 16, chunk = thread % WARP / 16;
-    note(in_shared(a, line, chunk, swizzle), chunk_bytes, false, here);
+    if (a) {
+        note(in_shared(a, line, chunk, swizzle), chunk_bytes, false, here);
+    }
     for (int first = 0; first + line < n; first += lines) {
         note(in_shared(b, first + line, chunk, swizzle), chunk_bytes, false, here);
     }

@@ -31,15 +31,19 @@ bool same(const Product &one, const Product &other)
            one.swizzle == other.swizzle && one.accumulate == other.accumulate;
 }
 
+constexpr int registers_of_a = 4; /* each holds a pair of A's elements */
+
 /* The arguments of one thread. */
 struct Request {
     Product product;
     float *d;
+    const unsigned *a; /* its registers of A; NULL if A is in shared memory */
 };
 
-/* Pointers to the accumulators of each thread of a warpgroup. */
-struct Accumulators {
-    float *of[warpgroup_size];
+/* Pointers to the registers of each thread of a warpgroup: its accumulators, and its part of A. */
+struct Registers {
+    float *d[warpgroup_size];
+    const unsigned *a[warpgroup_size];
 };
 
 /* The chunk of eight elements along K that begins at (line, k) of a factor. Swizzling keeps the
@@ -55,6 +59,18 @@ const Half *chunk_of(const void *factor, int line, int k, int swizzle, int line_
     (void)line_in_kernel;
     return chunk;
 #endif
+}
+
+/* Each thread has two rows, eight apart, and two pairs in each, eight apart along K. */
+void read_registers_of_a(const unsigned *const *of_lanes, FactorA *a)
+{
+    for (int lane = 0; lane < warp_size; ++lane) {
+        for (int i = 0; i < registers_of_a; ++i) {
+            const int row = lane / 4 + i % 2 * 8, k = lane % 4 * 2 + i / 2 * 8;
+            memcpy(a->half + row * product_depth + k, of_lanes[lane] + i, sizeof(unsigned));
+        }
+    }
+    a->prepare();
 }
 
 void read_a(const Product &product, int first_line, FactorA *a)
@@ -90,18 +106,22 @@ int place_in_product(int lane, int i)
 }
 
 /* Each warp computes 16 rows of d. */
-void multiply(const Product &product, const Accumulators &d)
+void multiply(const Product &product, const Registers &registers)
 {
     constexpr int warps = warpgroup_size / warp_size;
     FactorA a[warps];
     for (int warp = 0; warp < warps; ++warp) {
-        read_a(product, warp * product_rows, &a[warp]);
+        if (product.a) {
+            read_a(product, warp * product_rows, &a[warp]);
+        } else {
+            read_registers_of_a(registers.a + warp * warp_size, &a[warp]);
+        }
     }
     for (int col = 0; col < product.n; col += product_cols) {
         FactorB b;
         read_b(product, col, &b);
         for (int warp = 0; warp < warps; ++warp) {
-            float *const *const lanes = d.of + warp * warp_size;
+            float *const *const lanes = registers.d + warp * warp_size;
             float sums[product_rows * product_cols] = {};
             for (int lane = 0; product.accumulate && lane < warp_size; ++lane) {
                 for (int i = 0; i < 4; ++i) {
@@ -121,7 +141,7 @@ void multiply(const Product &product, const Accumulators &d)
 #ifdef SGEMM_LATE
 /* Accumulators in use by products that a warpgroup has started and not waited for. */
 struct Pending {
-    Accumulators d;
+    Registers registers;
     int n;
     int count;                 /* pending products */
     std::vector<float> values; /* not visible to the threads yet */
@@ -129,7 +149,7 @@ struct Pending {
 /* A product that a warpgroup has started and not waited for. */
 struct Begun {
     Product product;
-    float *d; /* the first thread's accumulators; they identify the Pending */
+    Registers registers; /* the first thread's accumulators identify the Pending */
     unsigned group;
     uint64_t digest; /* of the factors when the product started */
 };
@@ -146,8 +166,8 @@ Warpgroup *warpgroup()
     return &warpgroups[block_thread() / warpgroup_size];
 }
 
-/* FNV-1a hash of the factors in shared memory. */
-uint64_t digest(const Product &product)
+/* FNV-1a hash of the factors. */
+uint64_t digest(const Product &product, const Registers &registers)
 {
     uint64_t sum = 14695981039346656037u;
     const auto add = [&](const void *factor, int lines) {
@@ -160,7 +180,15 @@ uint64_t digest(const Product &product)
             }
         }
     };
-    add(product.a, product_lines);
+    if (product.a) {
+        add(product.a, product_lines);
+    } else {
+        for (const unsigned *const of_thread : registers.a) {
+            for (int i = 0; i < registers_of_a; ++i) {
+                sum = (sum ^ of_thread[i]) * 1099511628211u;
+            }
+        }
+    }
     add(product.b, product.n);
     return sum;
 }
@@ -174,7 +202,7 @@ int bytes_of(const Product &product, int lines)
 Pending *find_pending(Warpgroup *group, const float *d)
 {
     for (Pending &pending : group->accumulators) {
-        if (pending.d.of[0] == d) {
+        if (pending.registers.d[0] == d) {
             return &pending;
         }
     }
@@ -182,7 +210,7 @@ Pending *find_pending(Warpgroup *group, const float *d)
 }
 
 /* Takes the accumulators from the threads, which see NaN until they wait for them. */
-Pending *take(Warpgroup *group, const Product &product, const Accumulators &d)
+Pending *take(Warpgroup *group, const Product &product, const Registers &registers)
 {
     if (!group->fenced) {
         block_fail(status_error(STATUS_DEVICE,
@@ -191,9 +219,9 @@ Pending *take(Warpgroup *group, const Product &product, const Accumulators &d)
                                 thread_name(), product.line));
     }
     const int own = product.n / 2;
-    group->accumulators.push_back({d, product.n, 0, {}});
+    group->accumulators.push_back({registers, product.n, 0, {}});
     Pending *const pending = &group->accumulators.back();
-    for (float *const of_thread : d.of) {
+    for (float *const of_thread : registers.d) {
         pending->values.insert(pending->values.end(), of_thread, of_thread + own);
         std::fill_n(of_thread, own, bits_of<float>(UINT32_MAX));
     }
@@ -205,7 +233,7 @@ void give_back(const Pending &pending, const Product &product)
     const int own = product.n / 2;
     for (int thread = 0; thread < warpgroup_size; ++thread) {
         for (int i = 0; i < own; ++i) {
-            float *const d = &pending.d.of[thread][i];
+            float *const d = &pending.registers.d[thread][i];
             if (bits_of<uint32_t>(*d) != UINT32_MAX) {
                 block_fail(status_error(STATUS_DEVICE,
                                         "thread %d of a warpgroup wrote to the accumulators of the "
@@ -217,12 +245,12 @@ void give_back(const Pending &pending, const Product &product)
     }
 }
 
-void begin(const Product &product, const Accumulators &d)
+void begin(const Product &product, const Registers &registers)
 {
     Warpgroup *const group = warpgroup();
-    Pending *pending = find_pending(group, d.of[0]);
+    Pending *pending = find_pending(group, registers.d[0]);
     if (!pending) {
-        pending = take(group, product, d);
+        pending = take(group, product, registers);
     } else if (pending->n != product.n) {
         block_fail(status_error(STATUS_DEVICE,
                                 "%s, line %d: a product of %d columns uses the accumulators "
@@ -230,32 +258,37 @@ void begin(const Product &product, const Accumulators &d)
                                 thread_name(), product.line, product.n, pending->n));
     }
     ++pending->count;
-    group->products.push_back({product, d.of[0], group->groups, digest(product)});
-    late_read_begins(product.a, bytes_of(product, product_lines), product.line);
+    group->products.push_back({product, registers, group->groups, digest(product, registers)});
+    if (product.a) {
+        late_read_begins(product.a, bytes_of(product, product_lines), product.line);
+    }
     late_read_begins(product.b, bytes_of(product, product.n), product.line);
 }
 
 void end(Warpgroup *group, const Begun &begun)
 {
     const Product &product = begun.product;
-    if (digest(product) != begun.digest) {
+    if (digest(product, begun.registers) != begun.digest) {
         block_fail(
             status_error(STATUS_DEVICE,
                          "the factors of the product of line %d changed while it could still "
                          "read them: they were loaded or overwritten after it started",
                          product.line));
     }
-    Pending *const pending = find_pending(group, begun.d);
-    Accumulators values;
+    Pending *const pending = find_pending(group, begun.registers.d[0]);
+    Registers values = begun.registers;
     for (int thread = 0; thread < warpgroup_size; ++thread) {
-        values.of[thread] = &pending->values[static_cast<size_t>(thread * product.n / 2)];
+        values.d[thread] = &pending->values[static_cast<size_t>(thread * product.n / 2)];
     }
     multiply(product, values);
-    late_read_ends(product.a, product.line);
+    if (product.a) {
+        late_read_ends(product.a, product.line);
+    }
     late_read_ends(product.b, product.line);
     if (--pending->count == 0) {
         give_back(*pending, product);
-        group->accumulators.remove_if([&](const Pending &one) { return one.d.of[0] == begun.d; });
+        group->accumulators.remove_if(
+            [&](const Pending &one) { return one.registers.d[0] == begun.registers.d[0]; });
         group->fenced = false;
     }
 }
@@ -281,9 +314,9 @@ void wait(void *const *threads)
 }
 #else
 /* Computes the product immediately. */
-void begin(const Product &product, const Accumulators &d)
+void begin(const Product &product, const Registers &registers)
 {
-    multiply(product, d);
+    multiply(product, registers);
 }
 
 void fence(void *const *) {}
@@ -297,7 +330,7 @@ void begin_requested(void *const *threads)
         return static_cast<const Request *>(threads[thread]);
     };
     const Product &product = request(0)->product;
-    Accumulators d;
+    Registers registers;
     for (int thread = 0; thread < warpgroup_size; ++thread) {
         if (!same(request(thread)->product, product)) {
             block_fail(status_error(STATUS_DEVICE,
@@ -305,9 +338,10 @@ void begin_requested(void *const *threads)
                                     "arguments: its first thread and its thread %d",
                                     product.line, thread));
         }
-        d.of[thread] = request(thread)->d;
+        registers.d[thread] = request(thread)->d;
+        registers.a[thread] = request(thread)->a;
     }
-    begin(product, d);
+    begin(product, registers);
 }
 
 const char *mistake(const Product &product)
@@ -336,14 +370,25 @@ void late_products_begin()
 }
 #endif
 
+static void request_product(Request mine)
+{
+    if (const char *const what = mistake(mine.product)) {
+        block_fail(
+            status_error(STATUS_DEVICE, "%s, line %d: %s", thread_name(), mine.product.line, what));
+    }
+    grid_synchronize_warpgroup(mine.product.line, begin_requested, &mine);
+}
+
 void grid_wgmma(float *d, int n, const void *a, const void *b, int swizzle, bool accumulate,
                 int line)
 {
-    Request mine = {{n, a, b, swizzle, accumulate, line}, d};
-    if (const char *const what = mistake(mine.product)) {
-        block_fail(status_error(STATUS_DEVICE, "%s, line %d: %s", thread_name(), line, what));
-    }
-    grid_synchronize_warpgroup(line, begin_requested, &mine);
+    request_product({{n, a, b, swizzle, accumulate, line}, d, nullptr});
+}
+
+void grid_wgmma_registers(float *d, int n, const unsigned (&a)[4], const void *b, int swizzle,
+                          bool accumulate, int line)
+{
+    request_product({{n, nullptr, b, swizzle, accumulate, line}, d, a});
 }
 
 void grid_wgmma_fence(int line)

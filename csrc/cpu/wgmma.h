@@ -1,4 +1,4 @@
-/* Warpgroup products with factors from shared memory, with the bits of compute capability 9.0. All
+/* Warpgroup products with factors from shared memory or registers, with the bits of compute capability 9.0. All
  * 128 threads of a warpgroup call them together. `line` is the calling line of the kernel. */
 #ifndef SGEMM_CPU_WGMMA_H
 #define SGEMM_CPU_WGMMA_H
@@ -15,6 +15,11 @@ void grid_wgmma_fence(int line);
  * layout of TMA tiles. */
 void grid_wgmma(float *d, int n, const void *a, const void *b, int swizzle, bool accumulate,
                 int line);
+
+/* The same with A in registers: each thread has four pairs of A's elements, as in
+ * mma.sync.aligned.m16n8k16, in the rows of its warp. */
+void grid_wgmma_registers(float *d, int n, const unsigned (&a)[4], const void *b, int swizzle,
+                          bool accumulate, int line);
 
 /* Makes one group of all products that the warpgroup has started since the last commit. */
 void grid_wgmma_commit(int line);

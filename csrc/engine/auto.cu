@@ -31,6 +31,7 @@ LAUNCHER(auto)
 extern "C" Launcher launch_warptile_cuda;
 extern "C" Launcher launch_tma_cuda;
 extern "C" Launcher launch_waves_cuda;
+extern "C" Launcher launch_fused_cuda;
 #define RUNG_LAUNCHER(name) launch_##name##_cuda
 #define ON_DEVICE(name) name##_cuda
 #else
@@ -38,6 +39,7 @@ extern "C" const Variant variant_coalesced;
 extern "C" const Variant variant_tile2d;
 extern "C" const Variant variant_tma;
 extern "C" const Variant variant_waves;
+extern "C" const Variant variant_fused;
 #define RUNG_LAUNCHER(name) variant_##name.launch[DEVICE_CPU]
 #define ON_DEVICE(name) name##_cpu
 #endif
@@ -207,6 +209,15 @@ static bool has_known_tensor_cores(const Launch *where)
 #endif
 }
 
+/* The rung on tensor cores that is estimated to take less than `cycles`, or NULL. */
+static Launcher *faster_rung(double cycles, const Sgemm *problem, const PlanDevice &device)
+{
+    const TensorRung rung = plan_tensor_rung(cycles, problem, device.multiprocessors);
+    return rung == TENSOR_FUSED   ? RUNG_LAUNCHER(fused)
+           : rung == TENSOR_WAVES ? RUNG_LAUNCHER(waves)
+                                  : nullptr;
+}
+
 /* Launches each product of a batch by itself, or all from number `first` on. */
 static Status launch_singly(const Sgemm *batch, const Launch *where, const PlanDevice &device,
                             int64_t first)
@@ -220,11 +231,11 @@ static Status launch_singly(const Sgemm *batch, const Launch *where, const PlanD
 }
 
 static Status launch_on_tensor_cores(const Sgemm *batch, const Launch *where,
-                                     const PlanDevice &device)
+                                     const PlanDevice &device, Launcher *rung)
 {
     for (int64_t n = 0; n < batch->count; ++n) {
         const Sgemm one = part_of_batch(batch, n, 1);
-        const Status status = RUNG_LAUNCHER(waves)(&one, where);
+        const Status status = rung(&one, where);
         if (status.code == STATUS_OUT_OF_MEMORY) { // simt needs less
             return launch_singly(batch, where, device, n);
         }
@@ -247,8 +258,9 @@ static Status multiply_batch(const Sgemm *batch, const Launch *where, const Plan
     const Plan together = plan_choose(batch, &device), singly = plan_choose(&one, &device);
     const double of_one = singly.cycles > launch_cycles ? singly.cycles : launch_cycles;
     const double best = together.cycles / count < of_one ? together.cycles / count : of_one;
-    if (tensor_cores && plan_loses_to_tensor_cores(best, &one, device.multiprocessors)) {
-        return launch_on_tensor_cores(batch, where, device);
+    Launcher *const rung = tensor_cores ? faster_rung(best, &one, device) : nullptr;
+    if (rung) {
+        return launch_on_tensor_cores(batch, where, device, rung);
     }
     return best < of_one ? launch_or_fall_back(batch, where, together, device)
                          : launch_singly(batch, where, device, 0);
@@ -275,8 +287,9 @@ static Status multiply(const Sgemm *problem, const Launch *where, bool tensor_co
         return multiply_batch(problem, where, device, tensor_cores);
     }
     const Plan plan = plan_choose(problem, &device);
-    if (tensor_cores && plan_loses_to_tensor_cores(plan.cycles, problem, device.multiprocessors)) {
-        status = RUNG_LAUNCHER(waves)(problem, where);
+    Launcher *const rung = tensor_cores ? faster_rung(plan.cycles, problem, device) : nullptr;
+    if (rung) {
+        status = rung(problem, where);
         if (status.code != STATUS_OUT_OF_MEMORY) { // simt needs less
             return status;
         }

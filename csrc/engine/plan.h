@@ -134,8 +134,10 @@ Plan plan_choose(const Sgemm *problem, const PlanDevice *device);
 /* Many partial sums are added in groups first. Returns the size of a group, or 1 without groups. */
 int plan_group(int64_t splits);
 
-/* Whether tensor cores are estimated to take less than `cycles`. */
-bool plan_loses_to_tensor_cores(double cycles, const Sgemm *problem, int multiprocessors);
+/* The rung on tensor cores that is estimated to take the least time; none if that is not less than
+ * `cycles`. */
+typedef enum { TENSOR_NONE, TENSOR_WAVES, TENSOR_FUSED } TensorRung;
+TensorRung plan_tensor_rung(double cycles, const Sgemm *problem, int multiprocessors);
 
 /* Describe a device; compute a product by one plan (auto.cu). */
 Status plan_device_cpu(const Launch *where, PlanDevice *device);

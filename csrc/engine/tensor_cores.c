@@ -1,22 +1,91 @@
 #include "plan.h"
 
-/* Constants for split-fp16 products on tensor cores (`waves`), fitted to an H200: float32
- * multiply-adds per cycle and multiprocessor; cycles of all launches; and cycles to check and store
+#include <math.h>
+
+/* Constants for split-fp16 products on tensor cores, fitted to an H200: for `waves` float32
+ * multiply-adds per cycle and multiprocessor, cycles of all launches, and cycles to check and store
  * a result. */
 static const double tensor_rate = 565, tensor_start = 19000, tensor_store = 1.4;
 
-bool plan_loses_to_tensor_cores(double cycles, const Sgemm *p, int multiprocessors)
+/* For `fused`, fitted to an H100: cycles of all launches; of a block to load its first tiles and to
+ * store its results; to begin and end the kernel that adds slices of K, and for each slice; bytes of
+ * partial sums per cycle and multiprocessor. Its A is slower if TMA cannot load it. */
+static const double fused_start = 14000, fused_block = 5300, fused_adding = 5300, fused_slice = 700,
+                    fused_collecting = 5.6, fused_without_tma = 3.5;
+/* Cycles of a K chunk of a tile of 128 rows, by the tile's width. */
+static const struct {
+    int width;
+    double of_chunk;
+} fused_tiles[] = {{64, 1440}, {128, 2100}};
+/* `waves` takes less than its estimate, which is for cold launches, by about this factor. */
+static const double waves_reaches = 0.8;
+
+enum { TILE = 128, DEPTH = 64, FITTED = 132 /* multiprocessors */ };
+
+static int64_t ceil_div(int64_t count, int64_t by)
 {
-    enum { TILE = 128, DEPTH = 64, FITTED = 132 /* multiprocessors of an H200 */ };
-    if (p->A.cols < SPLIT_FP16_MIN_K) {
-        return false;
+    return (count + by - 1) / by;
+}
+
+/* Cycles to split rows of an operand: each element (4 bytes) is read twice, and its hi/lo pair (4
+ * bytes) is written. */
+static double splitting(int64_t rows, double depth)
+{
+    return 12 * (double)(ceil_div(rows, TILE) * TILE) * depth /
+           (2.0 / 3 * plan_fitted.from_memory * FITTED);
+}
+
+static double estimate_waves(const Sgemm *p, int multiprocessors)
+{
+    const double depth = (double)(ceil_div(p->A.cols, DEPTH) * DEPTH);
+    const int64_t tiles = ceil_div(p->C.rows, TILE) * ceil_div(p->C.cols, TILE);
+    const double waves = (double)ceil_div(tiles, multiprocessors);
+    return tensor_start + splitting(p->C.rows, depth) + splitting(p->C.cols, depth) +
+           waves * TILE * TILE * (depth / tensor_rate + tensor_store);
+}
+
+/* The rung chooses its tiles and slices of K likewise (17_fused.cu). */
+static double estimate_fused(const Sgemm *p, int multiprocessors)
+{
+    enum { MOST_SLICES = 16, SHORTEST_SLICE = 4 };
+    const bool transposed = p->C.cols > 2 * p->C.rows;
+    const int64_t M = transposed ? p->C.cols : p->C.rows, N = transposed ? p->C.rows : p->C.cols;
+    const int64_t chunks = ceil_div(p->A.cols, DEPTH);
+    const Matrix *const A = transposed ? &p->B : &p->A;
+    const int64_t along = transposed ? A->row_stride : A->col_stride;
+    const int64_t pitch = transposed ? A->col_stride : A->row_stride;
+    const bool tma = along == 1 && pitch % 4 == 0 && (uintptr_t)A->data % 16 == 0;
+    double product = INFINITY;
+    for (size_t i = 0; i < sizeof fused_tiles / sizeof *fused_tiles; ++i) {
+        const int64_t tiles = ceil_div(M, TILE) * ceil_div(N, fused_tiles[i].width);
+        for (int slices = 1; slices <= MOST_SLICES; ++slices) {
+            if (slices > 1 && slices * SHORTEST_SLICE > chunks) {
+                break;
+            }
+            const double waves = (double)ceil_div(tiles * slices, multiprocessors);
+            const double of_chunk = fused_tiles[i].of_chunk * (tma ? 1 : fused_without_tma);
+            const double of_block = fused_block + of_chunk * (double)ceil_div(chunks, slices);
+            const double sums = 8 * (double)tiles * TILE * fused_tiles[i].width;
+            const double of_slice = fused_slice + sums / (fused_collecting * FITTED);
+            const double adding = slices == 1 ? 0 : fused_adding + slices * of_slice;
+            product = fmin(product, waves * of_block + adding);
+        }
     }
-    const int64_t down = (p->C.rows + TILE - 1) / TILE, across = (p->C.cols + TILE - 1) / TILE;
-    const double depth = (double)((p->A.cols + DEPTH - 1) / DEPTH * DEPTH);
-    /* Splitting reads an element (4 bytes) twice and writes its hi/lo pair (4 bytes). */
-    const double splitting =
-        12 * (double)(down + across) * TILE * depth / (2.0 / 3 * plan_fitted.from_memory * FITTED);
-    const double waves = (double)((down * across + multiprocessors - 1) / multiprocessors);
-    return tensor_start + splitting + waves * TILE * TILE * (depth / tensor_rate + tensor_store) <
-           cycles;
+    const double memory =
+        4 * (double)M * (double)(p->A.cols + N) / (plan_fitted.from_memory * FITTED);
+    const double both = pow(pow(product, 4) + pow(memory, 4), 0.25); /* they mostly overlap */
+    return fused_start + splitting(N, (double)(chunks * DEPTH)) + both;
+}
+
+TensorRung plan_tensor_rung(double cycles, const Sgemm *p, int multiprocessors)
+{
+    if (p->A.cols < SPLIT_FP16_MIN_K) {
+        return TENSOR_NONE;
+    }
+    const double waves = estimate_waves(p, multiprocessors);
+    const double fused = estimate_fused(p, multiprocessors);
+    const bool takes_fused = fused < waves_reaches * waves;
+    return (takes_fused ? fused : waves) >= cycles ? TENSOR_NONE
+           : takes_fused                           ? TENSOR_FUSED
+                                                   : TENSOR_WAVES;
 }

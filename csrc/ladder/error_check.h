@@ -37,19 +37,20 @@ struct Fp16Product {
 struct Results {
     float *first;
     int rows, cols; // up to the edges of C
-    int64_t ld;
+    int64_t row_stride, col_stride;
 };
 
 static __device__ __forceinline__ Results results(const Matrix &C, int64_t row, int64_t col)
 {
-    return {address(C, row, col), clamped(C.rows - row), clamped(C.cols - col), C.row_stride};
+    return {address(C, row, col), clamped(C.rows - row), clamped(C.cols - col), C.row_stride,
+            C.col_stride};
 }
 
 static __device__ __forceinline__ void store(const Sgemm &p, const Results &C, int row, int col,
                                              float sum)
 {
     if (row < C.rows && col < C.cols) {
-        float *const c = C.first + row * C.ld + col;
+        float *const c = C.first + row * C.row_stride + col * C.col_stride;
         *c = scaled(p, sum, p.beta == 0.0f ? 0.0f : *c);
     }
 }
@@ -165,10 +166,6 @@ __device__ __forceinline__ float unscaled(float sum, int scale)
     return times_power(sum, scale < -254 ? 254 : scale > 252 ? -252 : -scale);
 }
 
-struct alignas(8) Pair {
-    float x, y;
-};
-
 /* Shared memory for some of a warp's results, so that neighbouring threads store a row of C. The
  * padding keeps the pairs of four rows in different banks. */
 struct alignas(16) Staging {
@@ -211,20 +208,31 @@ template <class T> struct ResultBits {
     }
 };
 
+/* A warp's rows, 0 to 7, in the order of its lanes. */
+struct RowsInOrder {
+    static __device__ __forceinline__ int row_of_lane(int lane)
+    {
+        return lane / 4;
+    }
+};
+
 /* A thread's results of a tile of C, and their checks. mma and wgmma give a warp blocks of 16 x 8
  * results, four to a thread: two neighbours, and two 8 rows below. */
-template <class T> struct CheckedTile {
+template <class T, class Rows = RowsInOrder> struct CheckedTile {
     typedef ResultBits<T> Bits;
     const Fp16Product &q;
     const Origin tile;
-    const unsigned number;      // of the tile
-    const int thread, row, col; // of its first result in the tile
-    Bits passed_early;          // results that passed the early check need not pass the last
+    const unsigned number;       // of the tile
+    const int thread, row, col;  // of its first result in the tile
+    const unsigned *row_largest; // of the tile's first row
+    const int *row_scale;
+    Bits passed_early; // results that passed the early check need not pass the last
 
     __device__ __forceinline__ CheckedTile(const Fp16Product &q, unsigned number, int thread)
         : q(q), tile(tile_in_bands(q.p.C, T::BM, T::BN, number)), number(number), thread(thread),
-          row(thread / 32 / T::warps_across * T::WM + thread % 32 / 4),
-          col(thread / 32 % T::warps_across * T::WN + thread % 4 * 2), passed_early()
+          row(thread / 32 / T::warps_across * T::WM + Rows::row_of_lane(thread % 32)),
+          col(thread / 32 % T::warps_across * T::WN + thread % 4 * 2),
+          row_largest(q.a.largest + tile.row), row_scale(q.a.scale + tile.row), passed_early()
     {}
 
     /* Result (i, j) of the 2 MI x 2 NI: its row and column in the tile, and itself. */
@@ -270,7 +278,7 @@ template <class T> struct CheckedTile {
         }
         failing.clear_if([&](int i, int j) {
             const bool inside = row_in_tile(i) < rows && col_in_tile(j) < cols;
-            return !inside || is_exactly_zero(q.a.largest[tile.row + row_in_tile(i)],
+            return !inside || is_exactly_zero(row_largest[row_in_tile(i)],
                                               q.b.largest[tile.col + col_in_tile(j)], any_product);
         });
         return failing;
@@ -333,16 +341,18 @@ template <class T> struct CheckedTile {
         // In passes of 16 x 32 results, a thread stores four float4, or half a column.
         constexpr int passes_down = T::MI, passes_across = T::WN / Staging::cols;
         const int lane = thread % 32, row4 = lane / 8, col4 = lane % 8 * 4;
-        const int64_t first_row = tile.row + row - lane / 4;
+        const int first_row_in_tile = row - Rows::row_of_lane(lane);
+        const int64_t first_row = tile.row + first_row_in_tile;
         const int64_t first_col = tile.col + col - lane % 4 * 2;
-        const int *const row_scales = q.a.scale + first_row;
+        const int *const row_scales = row_scale + first_row_in_tile;
         const int *const col_scales = q.b.scale + first_col;
-        int row_scale[passes_down][4], col_scale[passes_across][4];
+        int scale_of_row[passes_down][4], scale_of_col[passes_across][4];
         const bool whole = all_failing == 0 && q.p.C.rows - tile.row >= T::BM &&
                            q.p.C.cols - tile.col >= T::BN && is_aligned16(q.p.C.data) &&
-                           q.p.C.row_stride % 4 == 0;
-        const bool narrow = whole && (load_scales(row_scale, row_scales + row4, Staging::rows, 4) &
-                                      load_scales(col_scale, col_scales + col4, Staging::cols, 1));
+                           q.p.C.col_stride == 1 && q.p.C.row_stride % 4 == 0;
+        const bool narrow =
+            whole && (load_scales(scale_of_row, row_scales + row4, Staging::rows, 4) &
+                      load_scales(scale_of_col, col_scales + col4, Staging::cols, 1));
         const bool by_float4 = __all_sync(0xffffffff, narrow); // a warp stores in one way
 #ifdef SGEMM_COUNTED
         name_array("staging", staging_of_warps, sizeof(Staging) * T::threads / 32);
@@ -360,18 +370,21 @@ template <class T> struct CheckedTile {
                 if (by_float4) {
                     UNROLL(4)
                     for (int r = 0; r < 4; ++r) {
-                        store_float4(staging.results[row4 + 4 * r] + col4, row_scale[i][r],
-                                     col_scale[j], C, row4 + 4 * r, col4);
+                        store_float4(staging.results[row4 + 4 * r] + col4, scale_of_row[i][r],
+                                     scale_of_col[j], C, row4 + 4 * r, col4);
                     }
                     continue;
                 }
+                const bool by_rows = C.col_stride == 1; // neighbouring threads store neighbours
                 UNROLL(1)
-                for (int r = 0; r < Staging::rows; ++r) {
-                    const float staged = staging.results[r][lane];
-                    if (r < C.rows && lane < C.cols && staged == staged) {
-                        const int scale = row_scales[i * Staging::rows + r] +
-                                          col_scales[j * Staging::cols + lane];
-                        store(q.p, C, r, lane, unscaled(staged, scale));
+                for (int n = 0; n < Staging::rows; ++n) {
+                    const int r = by_rows ? n : lane % Staging::rows;
+                    const int c = by_rows ? lane : 2 * n + lane / Staging::rows;
+                    const float staged = staging.results[r][c];
+                    if (r < C.rows && c < C.cols && staged == staged) {
+                        const int scale =
+                            row_scales[i * Staging::rows + r] + col_scales[j * Staging::cols + c];
+                        store(q.p, C, r, c, unscaled(staged, scale));
                     }
                 }
             }
@@ -402,7 +415,8 @@ template <class T> struct CheckedTile {
     __device__ __forceinline__ void stage(const float (&sum)[T::NI][4], const Bits &failing, int i,
                                           int across, Staging &staging) const
     {
-        const int lane = thread % 32, first_row = lane / 4, first_col = lane % 4 * 2;
+        const int lane = thread % 32, first_row = Rows::row_of_lane(lane);
+        const int first_col = lane % 4 * 2;
         constexpr int blocks = Staging::cols / 8; // of 8 columns, two of them this thread's
         UNROLL(2)
         for (int half = 0; half < 2; ++half) {
@@ -427,7 +441,7 @@ template <class T> struct CheckedTile {
     {
         const float4 four = *reinterpret_cast<const float4 *>(staged);
         float sums[] = {four.x, four.y, four.z, four.w};
-        float4 *const c = reinterpret_cast<float4 *>(C.first + down * C.ld + right);
+        float4 *const c = reinterpret_cast<float4 *>(C.first + down * C.row_stride + right);
         const float4 old = q.p.beta == 0.0f ? make_float4(0.0f, 0.0f, 0.0f, 0.0f) : *c;
         UNROLL(4)
         for (int i = 0; i < 4; ++i) {
@@ -604,24 +618,27 @@ template <class T> constexpr KernelSpec spec_of_tile(const char *symbol, int thr
             1};
 }
 
-/* Splits the operands, launches the product by multiply(product, tiles of C, whether it
- * overlaps), and recomputes what fails. Takes 4 bytes of scratch memory for each element of the
- * padded operands. */
+/* Splits the operands, B alone without `splits_a`; launches the product by multiply(product, tiles
+ * of C, whether it overlaps); and recomputes what fails. Takes 4 bytes of scratch memory for each
+ * element of the padded operands. */
 template <class T, class Multiply>
-Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply &multiply)
+Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply &multiply,
+                      bool splits_a = true)
 {
-    if (!is_countable(problem->A) || !is_countable(transpose_of(problem->B))) {
+    if ((splits_a && !is_countable(problem->A)) || !is_countable(transpose_of(problem->B))) {
         return status_error(STATUS_OUT_OF_MEMORY, "no memory for more than 70 TB of fp16 pairs");
     }
     Fp16Product q = {};
     SplitBoth both = {};
     const int64_t tiles = tiles_of(problem->C, T::BM, T::BN);
     Prepared *const of_a = where->prepared, *const of_b = of_a ? of_a + 1 : nullptr;
-    const bool a_is_split = find_prepared(problem->A, of_a, where);
+    const bool a_is_split = !splits_a || find_prepared(problem->A, of_a, where);
     const bool b_is_split = find_prepared(transpose_of(problem->B), of_b, where);
     Arrays arrays = {nullptr, 0};
     for (int pass = 0; pass < 2; ++pass) { // the first computes how many bytes are needed
-        both.a = plan_split(problem->A, of_a, &arrays);
+        if (splits_a) {
+            both.a = plan_split(problem->A, of_a, &arrays);
+        }
         both.b = plan_split(transpose_of(problem->B), of_b, &arrays);
         q = {*problem, both.a.to, both.b.to, arrays.take<int>(tiles),
              arrays.take<uint16_t>(tiles * max_failing)};
@@ -637,7 +654,7 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
     }
     both.a.to.groups = a_is_split ? 0 : both.a.to.groups;
     both.b.to.groups = b_is_split ? 0 : both.b.to.groups;
-    Status status = launch_split(both, where);
+    Status status = splits_a ? launch_split(both, where) : launch_split(both.b, of_b, where);
     if (status.code == STATUS_OK) {
         // It can overlap only a kernel that lets it begin early: one of the split's.
         status = multiply(q, tiles, !(a_is_split && b_is_split));

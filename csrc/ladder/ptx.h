@@ -52,6 +52,18 @@ static __device__ __forceinline__ void recompute_from(unsigned &value)
 #endif
 }
 
+/* The larger one; NaN if either is NaN. */
+static __device__ __forceinline__ float max_or_nan(float a, float b)
+{
+#ifdef SGEMM_SM80
+    float larger;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+    return larger;
+#else
+    return a != a || b != b ? NAN : a < b ? b : a;
+#endif
+}
+
 /* ------------------------------------------------------------------ cp.async */
 
 /* Copies one float to shared memory asynchronously. If it is not inside the matrix, writes 0 and
@@ -455,6 +467,17 @@ static __device__ __forceinline__ void wgmma_accumulators_ready(float (&sum)[4])
 #endif
 }
 
+/* Call it after wgmma_wait, with factors in registers. Stops the compiler from reusing the registers
+ * while products may still read them. */
+static __device__ __forceinline__ void wgmma_factor_read(unsigned (&a)[4])
+{
+#ifdef SGEMM_SM90A
+    asm volatile("" : "+r"(a[0]), "+r"(a[1]), "+r"(a[2]), "+r"(a[3])::"memory");
+#else
+    (void)a;
+#endif
+}
+
 /* Begins sum += A (64 x 16) @ B (16 x N) by a warpgroup, for N = 128 or 192; sum = A @ B without
  * `accumulate`. Each warp holds 16 rows in the layout of N / 8 accumulators of mma_m16n8k16. */
 #define ACCUMULATORS(i)                                                                            \
@@ -504,6 +527,49 @@ static __device__ __forceinline__ void wgmma_k16(float (&sum)[24][4], const Wgmm
                  : "l"(A.descriptor), "l"(B.descriptor), "r"(static_cast<int>(accumulate)));
 #elif !defined(__CUDACC__)
     grid_wgmma(sum[0], 192, A.first, B.first, swizzle_bytes, accumulate, __LINE__);
+#endif
+}
+/* The same with A in registers: each warp holds 16 rows, in the layout of mma_m16n8k16's A. */
+static __device__ __forceinline__ void wgmma_k16(float (&sum)[8][4], const unsigned (&a)[4],
+                                                 const WgmmaFactor &B, bool accumulate)
+{
+#ifdef SGEMM_SM90A
+    asm volatile("{\n"
+                 ".reg .pred add;\n"
+                 "setp.ne.b32 add, %37, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+                 "{%32, %33, %34, %35}, %36, add, 1, 1, 0;\n"
+                 "}"
+                 : ACCUMULATORS(0), ACCUMULATORS(2), ACCUMULATORS(4), ACCUMULATORS(6)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(B.descriptor),
+                   "r"(static_cast<int>(accumulate)));
+#elif !defined(__CUDACC__)
+    grid_wgmma_registers(sum[0], 64, a, B.first, swizzle_bytes, accumulate, __LINE__);
+#endif
+}
+
+static __device__ __forceinline__ void wgmma_k16(float (&sum)[16][4], const unsigned (&a)[4],
+                                                 const WgmmaFactor &B, bool accumulate)
+{
+#ifdef SGEMM_SM90A
+    asm volatile("{\n"
+                 ".reg .pred add;\n"
+                 "setp.ne.b32 add, %69, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+                 "{%64, %65, %66, %67}, %68, add, 1, 1, 0;\n"
+                 "}"
+                 : ACCUMULATORS(0), ACCUMULATORS(2), ACCUMULATORS(4), ACCUMULATORS(6),
+                   ACCUMULATORS(8), ACCUMULATORS(10), ACCUMULATORS(12), ACCUMULATORS(14)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(B.descriptor),
+                   "r"(static_cast<int>(accumulate)));
+#elif !defined(__CUDACC__)
+    grid_wgmma_registers(sum[0], 128, a, B.first, swizzle_bytes, accumulate, __LINE__);
 #endif
 }
 #undef ACCUMULATORS

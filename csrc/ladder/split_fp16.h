@@ -80,6 +80,24 @@ __device__ __forceinline__ float float_from_fp16(uint16_t x)
 #endif
 }
 
+struct alignas(8) Pair {
+    float x, y;
+};
+
+/* Rounds two floats to fp16: to one register, and as floats. */
+__device__ __forceinline__ Pair round_two(float x, float y, unsigned &pair)
+{
+#ifdef __CUDACC__
+    const __half2 both = __floats2half2_rn(x, y);
+    memcpy(&pair, &both, sizeof pair);
+    return {__low2float(both), __high2float(both)};
+#else
+    pair = fp16_from_float(x) | static_cast<unsigned>(fp16_from_float(y)) << 16;
+    return {float_from_fp16(static_cast<uint16_t>(pair)),
+            float_from_fp16(static_cast<uint16_t>(pair >> 16))};
+#endif
+}
+
 __device__ __forceinline__ unsigned bits_of(float x)
 {
 #ifdef __CUDACC__
@@ -396,6 +414,90 @@ __global__ void __launch_bounds__(split_threads) split_rows(const SplitBoth both
     }
 }
 
+/* ------------------------------------------------------------------ in one kernel */
+
+/* The rows of a block, and the threads of each. Neighbouring threads read neighbours in memory. */
+template <bool K_MAJOR> struct WholeRows {
+    static constexpr int rows = K_MAJOR ? 1 : 4, of_row = 256, threads = rows * of_row;
+};
+
+/* Calls what(index, x) for each of a thread's groups of four elements along K of a row, and for its
+ * share of the padding. */
+template <bool K_MAJOR, class What>
+__device__ __forceinline__ void for_each_four(const Split &s, int64_t row, int64_t first,
+                                              const What &what)
+{
+    const Matrix &X = s.X;
+    const bool inside = row < X.rows && (s.aligned || !K_MAJOR);
+    const int64_t whole = inside ? X.cols / 4 : 0, all = int64_t{s.to.chunks} * k_chunk / 4;
+    constexpr int step = WholeRows<K_MAJOR>::of_row;
+    int64_t four = first;
+    UNROLL(4)
+    for (; four < whole; four += step) {
+        const float *const from = address(X, row, 4 * four);
+        const float4 x = K_MAJOR ? *reinterpret_cast<const float4 *>(from)
+                                 : make_float4(from[0], from[X.col_stride], from[2 * X.col_stride],
+                                               from[3 * X.col_stride]);
+        what(four, x);
+    }
+    UNROLL(1)
+    for (; four < all; four += step) {
+        what(four, load4<false>(X, row, 4 * four));
+    }
+}
+
+/* A block finds the largest magnitudes of a few rows and then splits them. It reads them again from
+ * a cache. For `fused`, which needs no `nonzero`: any chunk may have an element that is not. */
+template <bool K_MAJOR>
+__global__ void __launch_bounds__(WholeRows<K_MAJOR>::threads) split_whole_rows(const Split s)
+{
+    typedef WholeRows<K_MAJOR> Rows;
+    __shared__ unsigned found[Rows::rows][Rows::of_row];
+    griddep_launch_dependents();
+    const int thread = threadIdx.x;
+    const int in_block = thread % Rows::rows, share = thread / Rows::rows;
+    const int64_t row = int64_t{blockIdx.x} * Rows::rows + in_block;
+    unsigned largest = 0;
+    for_each_four<K_MAJOR>(s, row, share, [&](int64_t, const float4 &x) {
+        largest = larger(larger(larger(larger(largest, x.x), x.y), x.z), x.w);
+    });
+    found[in_block][share] = largest;
+    for (int half = Rows::of_row / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (share < half) {
+            const unsigned other = found[in_block][share + half];
+            found[in_block][share] = largest = other > largest ? other : largest;
+        }
+    }
+    __syncthreads();
+    largest = found[in_block][0];
+    const int scale = scale_of(largest);
+    const Powers powers = {largest < infinity_bits ? power_of_two(scale / 2) : 0.0f,
+                           power_of_two(scale - scale / 2)};
+    Fp16x8 *const to = s.to.vectors + row * s.to.pitch();
+    for_each_four<K_MAJOR>(s, row, share, [&](int64_t four, const float4 &x) {
+        uint64_t hi = 0, lo = 0;
+        split(x.x, powers, 0, &hi, &lo);
+        split(x.y, powers, 16, &hi, &lo);
+        split(x.z, powers, 32, &hi, &lo);
+        split(x.w, powers, 48, &hi, &lo);
+        Fp16x8 *const block = to + four / 8 * block_vectors; // eight groups of four are a K block
+        block[four % 8 / 2].fours[four % 2] = hi;
+        block[four % 8 / 2 + lo_offset].fours[four % 2] = lo;
+    });
+    if (share == 0) {
+        s.to.largest[row] = largest;
+        s.to.scale[row] = scale;
+    }
+    constexpr unsigned blocks_of_group = group_rows / Rows::rows;
+    if (blockIdx.x % blocks_of_group == 0) {
+        const int64_t group = blockIdx.x / blocks_of_group;
+        for (int64_t chunk = thread; chunk < s.to.chunks; chunk += Rows::threads) {
+            s.to.nonzero[group * s.to.chunks + chunk] = 1;
+        }
+    }
+}
+
 /* ------------------------------------------------------------------ on the host */
 
 /* Arrays in one allocation, each aligned to 256 bytes. */
@@ -512,6 +614,28 @@ inline Status launch_split(const SplitBoth &both, const Launch *where)
     }
     for (int i = 0; i < 2 && where->prepared && status.code == STATUS_OK; ++i) {
         where->prepared[i].ready = where->prepared[i].memory != nullptr;
+    }
+    return status;
+}
+
+template <bool K_MAJOR> Status launch_split_of(const Split &s, const Launch *where)
+{
+    typedef WholeRows<K_MAJOR> Rows;
+    return launch_blocks(split_whole_rows<K_MAJOR>,
+                         spec_of_threads("split_whole_rows", Rows::threads), s.rows() / Rows::rows,
+                         s, where);
+}
+
+/* Splits one operand in one kernel, unless it has no groups. Without `nonzero`. */
+inline Status launch_split(const Split &s, Prepared *prepared, const Launch *where)
+{
+    if (s.to.groups == 0) {
+        return status_ok();
+    }
+    const Status status =
+        s.k_major ? launch_split_of<true>(s, where) : launch_split_of<false>(s, where);
+    if (prepared && status.code == STATUS_OK) {
+        prepared->ready = prepared->memory != nullptr;
     }
     return status;
 }

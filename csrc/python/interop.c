@@ -328,21 +328,27 @@ static bool fits_in_memory(const View *view)
     return fits && !__builtin_add_overflow(last, (int64_t)sizeof(float), &end);
 }
 
-/* Sets ValueError for an array with this impossible property. */
-static void refuse_view(const Imported *imported, const char *property)
+/* Sets ValueError for an impossible array. The format has a place for the name, the shape and the
+ * strides in bytes. */
+static void refuse_view(const Imported *imported, const char *format)
 {
     const View *const view = &imported->view;
     PyObject *const shape = operand_tuple(view->axes, view->shape), *const strides = operand_tuple(
                                                                         view->axes, view->bytes);
     if (shape && strides) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s has shape %S, strides of %S bytes and the address %p, %s: fix the library "
-                     "that exports it",
-                     imported->name, shape, strides, (void *)view->data, property);
+        PyErr_Format(PyExc_ValueError, format, imported->name, shape, strides);
     }
     Py_XDECREF(shape);
     Py_XDECREF(strides);
 }
+
+static const char has_negative_shape[] =
+    "%s has the negative shape %S: fix the library that exports it";
+static const char has_no_address[] =
+    "%s has shape %S and the address 0: fix the library that exports it";
+static const char reaches_beyond_memory[] = "%s has shape %S and strides of %S bytes, which reach "
+                                            "beyond the address space: fix the library "
+                                            "that exports it";
 
 /* Checks imported->view. Sets ValueError and returns false if its shape, address or strides are
  * impossible: a kernel would access memory outside the array. */
@@ -354,15 +360,15 @@ static bool check_view(const Imported *imported)
         is_negative = is_negative || view->shape[axis] < 0;
         is_empty = is_empty || view->shape[axis] == 0;
     }
-    const char *const property = is_negative             ? "but a shape is not negative"
-                                 : is_empty              ? NULL
-                                 : !view->data           ? "but no array is at address 0"
-                                 : !fits_in_memory(view) ? "which reach beyond the address space"
-                                                         : NULL;
-    if (property) {
-        refuse_view(imported, property);
+    const char *const problem = is_negative             ? has_negative_shape
+                                : is_empty              ? NULL
+                                : !view->data           ? has_no_address
+                                : !fits_in_memory(view) ? reaches_beyond_memory
+                                                        : NULL;
+    if (problem) {
+        refuse_view(imported, problem);
     }
-    return !property;
+    return !problem;
 }
 
 /* Sets ValueError and returns false if the number of dimensions is impossible. */
@@ -429,16 +435,19 @@ static bool take_tensor(Imported *imported, const DlTensor *tensor)
     }
     set_contiguous(view);
     uintptr_t first = 0;
-    bool reaches = !tensor->data ||
-                   !__builtin_add_overflow((uintptr_t)tensor->data, tensor->byte_offset, &first);
+    bool fits = !tensor->data ||
+                !__builtin_add_overflow((uintptr_t)tensor->data, tensor->byte_offset, &first);
     for (int axis = 0; tensor->strides && axis < view->axes; ++axis) {
-        reaches = reaches && bytes_of_stride(tensor->strides[axis], &view->bytes[axis]);
+        if (!bytes_of_stride(tensor->strides[axis], &view->bytes[axis])) {
+            view->bytes[axis] = tensor->strides[axis]; /* for the message */
+            fits = false;
+        }
     }
     view->data = (char *)first;
-    if (!reaches) {
-        refuse_view(imported, "which reach beyond the address space");
+    if (!fits) {
+        refuse_view(imported, reaches_beyond_memory);
     }
-    return reaches && check_view(imported);
+    return fits && check_view(imported);
 }
 
 /* The tensor of the capsule; NULL with an exception set if it cannot be read. */

@@ -329,6 +329,8 @@ struct Case {
     bool integers;
     Small small;
     bool special; /* A's last element is infinite, and B's is NaN */
+    /* Computed as a batch of so many products: each has as many rows of A and C, and the same B. */
+    int64_t batch = 1;
 };
 
 /* Results of a kernel's cases so far. */
@@ -336,8 +338,9 @@ struct Record {
     const Variant *variant;
     int cases;
     int complaints;
-    double worst; /* largest error as a share of its bound */
-    bool is_plan; /* many plans share a kernel: one layout pair per shape */
+    double worst;      /* largest error as a share of its bound */
+    bool is_plan;      /* many plans share a kernel: one layout pair per shape */
+    int64_t batch = 1; /* of the next cases */
 };
 
 constexpr int most_complaints = 5; /* per kernel: then its remaining cases are skipped */
@@ -365,9 +368,14 @@ void complain(Record *record, const Case &c, const char *format, ...)
 Status launch(const Variant *variant, const Case &c, const Matrix &A, const Matrix &B,
               const Matrix &C)
 {
-    const Sgemm problem = {A, B, C, c.alpha, c.beta};
+    Sgemm problem = {A, B, C, c.alpha, c.beta, c.batch};
+    for (Matrix *const stacked : {&problem.A, &problem.C}) {
+        stacked->rows /= c.batch;
+        stacked->batch_stride = stacked->rows * stacked->row_stride;
+    }
     const Launch where = {0, stream, nullptr, nullptr, false};
-    return variant->launch[kind](&problem, &where);
+    int64_t launched = 0;
+    return variant_launch(variant, kind, &problem, &where, &launched);
 }
 
 /* Checks C from (row, col) on against float64. Integers must be exact; other results must be
@@ -528,7 +536,8 @@ void check_shape(Record *record, int64_t M, int64_t N, int64_t K, int orders, Sm
                         integers ? one_of({0.0f, 3.0f}) : one_of({0.0f, 1.0f, -1.3f}),
                         integers,
                         small,
-                        K > 0 && small.rows == 0 && one_of({false, false, true})};
+                        K > 0 && small.rows == 0 && one_of({false, false, true}),
+                        record->batch};
         if (record->complaints < most_complaints) {
             check_case(record, c, orders);
         }
@@ -565,6 +574,9 @@ void check_few(Record *record, int orders)
     const int64_t BK = step_of(record->variant);
     check_shape(record, BM, BN, 2 * BK, orders);
     check_shape(record, BM + 1, BN - 1, 6 * BK + 3, orders); /* more than a ring of stages */
+    record->batch = 3;
+    check_shape(record, 3 * (BM + 1), BN - 1, 2 * BK + 3, orders);
+    record->batch = 1;
     if (is_split_fp16(record->variant)) {
         check_small(record, BM + 1, BN - 1, orders);
     }
@@ -746,6 +758,7 @@ bool plan_passes(std::string name, const int (&tile)[3], const std::vector<std::
     kernel.spec.block_tile[1] = tile[plan.transposed ? 0 : 1];
     kernel.spec.block_tile[2] = tile[2];
     kernel.launch[kind] = launch_by_plan;
+    kernel.batched = true;
     return passes(&kernel, sets, number);
 }
 
@@ -890,7 +903,7 @@ bool tensor_cores_are_chosen()
         const Sgemm problem = problem_of(c.M, c.N, c.K);
         const PlanDevice device = {132, CLUSTER_MOST_BLOCKS, 227 * 1024, &plan_fitted};
         const double cycles = plan_choose(&problem, &device).cycles;
-        right &= plan_loses_to_tensor_cores(cycles, &problem, 132) == c.chosen;
+        right &= (plan_tensor_rung(cycles, &problem, 132) != TENSOR_NONE) == c.chosen;
     }
     printf("%-11s products for tensor cores: %s\n", "auto", right ? "passed" : "FAILED");
     return right;
