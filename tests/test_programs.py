@@ -16,7 +16,7 @@ def programs(experiment):
 def test_a_program_computes_the_same_under_preload(programs, monkeypatch, name):
     own = programs.run_program(name, programs.OWN, 0.02)
     monkeypatch.setenv("SGEMM_KERNELS_BLAS_DEVICE", "cpu")
-    monkeypatch.setenv("SGEMM_KERNELS_BLAS_MIN", "1e6")
+    monkeypatch.setenv("SGEMM_KERNELS_BLAS_MIN", "1e5")
     monkeypatch.setenv("SGEMM_KERNELS_BLAS_VARIANT", "tile2d")
     ours = programs.run_program(name, programs.OURS, 0.02)
     assert ours["checksum"] == pytest.approx(own["checksum"], rel=1e-3)
