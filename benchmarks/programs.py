@@ -125,7 +125,6 @@ def main() -> int:
         "device": next((found.model for found in devices() if found.usable), ""),
         "cores": len(os.sched_getaffinity(0)),
         "numpy": np.__version__,
-        "cuda_toolkit": build_info().cuda_toolkit,
         "csrc_hash": build_info().csrc_hash,
         "scale": options.scale,
     }

@@ -275,7 +275,8 @@ SAME_WORK = {"loop_run": "loop", "loop_pinned": "loop"}
 
 def of_programs(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Times of unchanged programs, from the rows of benchmarks/programs.py. Returns a table's
-    header and lines: one line per program and way, with its speed relative to the own BLAS."""
+    header and lines: one line per program and way, with its speed relative to the own BLAS. If the
+    own BLAS computed everything under preload, a difference would be chance, and is not shown."""
     lines = []
     own: dict[str, float] = {}
     for row in rows:
@@ -288,7 +289,8 @@ def of_programs(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list
         calls = "-"
         if "computed" in row:
             calls = f"{row['computed']} of {row['computed'] + row['passed_on']}"
-        figures = f"{row['seconds'][0]:.3f}", f"{later:.3f}", f"{speed:.2f}x"
+        shown = "-" if row.get("computed") == 0 else f"{speed:.2f}x"
+        figures = f"{row['seconds'][0]:.3f}", f"{later:.3f}", shown
         lines.append([*words, *figures, calls])
     return ["program", "way", "first, s", "later, s", "speed", "calls computed here"], lines
 
@@ -298,8 +300,11 @@ def programs(results: Path) -> str:
     if not results.exists():
         return NOTHING_MEASURED
     document = _read(results)
-    facts = f"{document['cores']} cores, NumPy {document['numpy']}, {_facts(document, results)}."
-    return "\n\n".join([markdown(*of_programs(document["rows"]), words=2), facts])
+    facts = f"{document['device']}, {document['cores']} cores, NumPy {document['numpy']}, csrc "
+    facts += f"{document['csrc_hash']}, {document['date'][:10]}"
+    told = with_age(one_line(facts), document["csrc_hash"], document["date"], results)
+    table = markdown(*of_programs(document["rows"]), words=2)
+    return "\n\n".join([table, f"{markdown_text(told)}."])
 
 
 def of_calls(rows: Sequence[Mapping[str, Any]], what: str) -> tuple[list[str], list[list[str]]]:
