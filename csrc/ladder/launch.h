@@ -34,7 +34,12 @@ static inline Status memory_take(size_t bytes, bool zeros, void **memory)
                                                 "for a GPU by nvcc alone");
     }
 #endif
-    *memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+#ifdef SGEMM_WATCHED
+    constexpr size_t beside = 256; /* unused bytes, in which a stray access is found */
+#else
+    constexpr size_t beside = 0;
+#endif
+    *memory = aligned_alloc(256, (bytes + 255) / 256 * 256 + beside);
     if (*memory && zeros) {
         memset(*memory, 0, bytes);
     }
