@@ -177,6 +177,28 @@ def test_as_many_dimensions_as_numpy_has(device, rng):
     assert same_bits(result.reshape(2, 5, 3, 2), expected)
 
 
+@pytest.mark.parametrize(
+    ("count", "M", "N", "K"),
+    [
+        (70_000, 3, 3, 3),
+        (3000, 4, 4, 4),
+        (900, 10, 7, 5),
+        (500, 16, 16, 16),
+        (500, 12, 40, 16),
+    ],
+)
+@pytest.mark.parametrize("how", ["as it is", "transposed", "padded", "unaligned"])
+def test_kernels_for_small_matrices(monkeypatch, rng, count, M, N, K, how):
+    """They add in the order of K, as `naive` does. Other plans for these shapes do not."""
+    monkeypatch.setenv("SGEMM_KERNELS_CPU_MULTIPROCESSORS", "132")
+    A, B, C = uniform(rng, count, M, K), uniform(rng, count, K, N), uniform(rng, count, M, N)
+    a, b = (X if how == "as it is" else strided(X, how) for X in (A, B))
+    assert same_bits(run("simt", a, b, device="cpu"), run("naive", A, B, device="cpu"))
+    expected = run("naive", A, B, C=C, alpha=0.5, beta=-2, device="cpu")
+    run("simt", a, b, C=C, alpha=0.5, beta=-2, out=C, device="cpu")
+    assert same_bits(C, expected)
+
+
 REFUSED = [
     ((2, 3, 4), (3, 4, 5), None, r"A is \(2, 3, 4\) and B is \(3, 4, 5\).*cannot be broadcast"),
     ((2, 3, 4), (2, 5, 6), None, r"A's 4 columns must match B's 5 rows: pass arrays with"),

@@ -19,6 +19,7 @@ static const Variant variant_cublas = {
     .name = GPU_REFERENCE,
     .summary = GPU_MAKER "'s library in true single precision, above the ladder",
     .min_compute_capability = {7, 5},
+    .batch = 1,
     .launch = {[DEVICE_CUDA] = launch_cublas_cuda},
 };
 
@@ -28,6 +29,7 @@ static const Variant reference_tf32 = {
     .name = "cublas-tf32",
     .summary = "NVIDIA's library on tensor cores, which round the factors to TF32",
     .min_compute_capability = {8, 0},
+    .batch = 1,
     .launch = {[DEVICE_CUDA] = launch_cublas_tf32_cuda},
 };
 #endif

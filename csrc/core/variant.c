@@ -3,7 +3,7 @@
 Status variant_launch(const Variant *variant, DeviceKind kind, const Sgemm *problem,
                       const Launch *where, int64_t *launched)
 {
-    const int64_t most = variant->batched ? BATCH_OF_LAUNCH : 1;
+    const int64_t most = variant->batch;
     while (*launched < problem->count) {
         if (*launched > 0 && interrupt_raised(where->interrupt)) {
             return status_error(STATUS_INTERRUPTED, "interrupted");

@@ -56,11 +56,11 @@ typedef struct {
     KernelSpec spec;
     int min_compute_capability[2];  /* major, minor */
     bool architecture_specific;     /* newer GPUs cannot run it, as with code for sm_90a */
-    bool batched;                   /* its launchers take batches, of up to BATCH_OF_LAUNCH */
+    int batch;                      /* the most products of a launch; 1: it takes no batches */
     Launcher *launch[DEVICE_KINDS]; /* NULL if that kind of device cannot run it */
 } Variant;
 
-/* The most matrices of a batch in one launch: a grid's size in y. */
+/* The most products in one launch of a kernel that numbers them in y: the size of a grid there. */
 enum { BATCH_OF_LAUNCH = 65535 };
 
 /* Launches a product, or a batch in as many launches as the variant needs. *launched is the number

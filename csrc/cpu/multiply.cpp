@@ -90,7 +90,7 @@ bool is_brief(const Product *product)
 {
     constexpr int64_t most_rows = 128, most_depth = 1024, most_products = 1 << 16;
     const int64_t rows = product->out.rows, cols = product->out.cols, depth = product->A.cols;
-    const int64_t count = product->variant->batched ? product->count : 1; /* of a launch */
+    const int64_t count = product->variant->batch > 1 ? product->count : 1; /* of a launch */
     return rows <= most_rows && cols <= most_rows && depth <= most_depth &&
            count <= most_products && rows * cols * depth * count <= most_products;
 }

@@ -2,20 +2,36 @@
 // uses CUDA cores only; `auto` uses tensor cores if these are estimated to be faster.
 // docs/inside/engine.md.
 #ifndef SGEMM_COUNTED // the counting build counts the rungs
-#if defined(__CUDACC__) && defined(SGEMM_HIP)
 #include "../ladder/kernel.h"
 
+/* Calls launch_part for parts of a batch, each of as many products as a grid can have rows. */
+template <class LaunchPart>
+static Status launch_in_parts(const Sgemm *batch, const LaunchPart &launch_part)
+{
+    constexpr int64_t most = BATCH_OF_LAUNCH;
+    Status status = status_ok();
+    for (int64_t n = 0; n < batch->count && status.code == STATUS_OK; n += most) {
+        const int64_t left = batch->count - n;
+        const Sgemm part = part_of_batch(batch, n, left < most ? left : most);
+        status = launch_part(&part);
+    }
+    return status;
+}
+
+#if defined(__CUDACC__) && defined(SGEMM_HIP)
 // AMD GPUs lack asynchronous copies to shared memory.
 extern "C" Launcher launch_warptile_cuda;
 
 LAUNCHER(simt)
 {
-    return launch_warptile_cuda(problem, where);
+    return launch_in_parts(problem,
+                           [&](const Sgemm *part) { return launch_warptile_cuda(part, where); });
 }
 
 LAUNCHER(auto)
 {
-    return launch_warptile_cuda(problem, where);
+    return launch_in_parts(problem,
+                           [&](const Sgemm *part) { return launch_warptile_cuda(part, where); });
 }
 #else
 #ifdef __CUDACC__
@@ -25,6 +41,7 @@ LAUNCHER(auto)
 #include "cluster_reduce.h"
 #include "direct.h"
 #include "gemv.h"
+#include "small_batch.h"
 
 /* The rungs that the engine launches. */
 #ifdef __CUDACC__
@@ -63,6 +80,11 @@ Status launch(const Sgemm *problem, const Launch *where, const Plan *plan)
     }
     if (plan->kernel == DIRECT) {
         return launch_direct(problem, where);
+    }
+    if (plan->kernel == SMALL_BATCH) {
+        PlanDevice device;
+        const Status status = ON_DEVICE(plan_device)(where, &device);
+        return status.code == STATUS_OK ? launch_small_batch(*problem, device, where) : status;
     }
     Sgemm p = *problem;
     if (plan->transposed) {
@@ -190,7 +212,8 @@ static Status launch_or_fall_back(const Sgemm *problem, const Launch *where, con
         }
     }
     const Plan fallback = plan_fallback();
-    const Status then = launch(problem, where, &fallback);
+    const Status then =
+        launch_in_parts(problem, [&](const Sgemm *part) { return launch(part, where, &fallback); });
     return then.code == STATUS_OK || status.code == STATUS_OK ? then : status;
 }
 
@@ -209,13 +232,9 @@ static bool has_known_tensor_cores(const Launch *where)
 #endif
 }
 
-/* The rung on tensor cores that is estimated to take less than `cycles`, or NULL. */
-static Launcher *faster_rung(double cycles, const Sgemm *problem, const PlanDevice &device)
+static Status launch_rung(TensorRung rung, const Sgemm *problem, const Launch *where)
 {
-    const TensorRung rung = plan_tensor_rung(cycles, problem, device.multiprocessors);
-    return rung == TENSOR_FUSED   ? RUNG_LAUNCHER(fused)
-           : rung == TENSOR_WAVES ? RUNG_LAUNCHER(waves)
-                                  : nullptr;
+    return (rung == TENSOR_FUSED ? RUNG_LAUNCHER(fused) : RUNG_LAUNCHER(waves))(problem, where);
 }
 
 /* Launches each product of a batch by itself, or all from number `first` on. */
@@ -231,11 +250,13 @@ static Status launch_singly(const Sgemm *batch, const Launch *where, const PlanD
 }
 
 static Status launch_on_tensor_cores(const Sgemm *batch, const Launch *where,
-                                     const PlanDevice &device, Launcher *rung)
+                                     const PlanDevice &device, TensorRung rung)
 {
-    for (int64_t n = 0; n < batch->count; ++n) {
-        const Sgemm one = part_of_batch(batch, n, 1);
-        const Status status = rung(&one, where);
+    const int64_t most = plan_tensor_batch(rung, batch);
+    for (int64_t n = 0; n < batch->count; n += most) {
+        const int64_t left = batch->count - n;
+        const Sgemm part = part_of_batch(batch, n, left < most ? left : most);
+        const Status status = launch_rung(rung, &part, where);
         if (status.code == STATUS_OUT_OF_MEMORY) { // simt needs less
             return launch_singly(batch, where, device, n);
         }
@@ -257,13 +278,22 @@ static Status multiply_batch(const Sgemm *batch, const Launch *where, const Plan
     const Sgemm one = part_of_batch(batch, 0, 1);
     const Plan together = plan_choose(batch, &device), singly = plan_choose(&one, &device);
     const double of_one = singly.cycles > launch_cycles ? singly.cycles : launch_cycles;
-    const double best = together.cycles / count < of_one ? together.cycles / count : of_one;
-    Launcher *const rung = tensor_cores ? faster_rung(best, &one, device) : nullptr;
-    if (rung) {
+    const bool is_together = together.cycles < count * of_one;
+    const double best = is_together ? together.cycles : count * of_one;
+    const TensorRung rung =
+        tensor_cores ? plan_tensor_rung(best, batch, device.multiprocessors) : TENSOR_NONE;
+    if (rung != TENSOR_NONE) {
         return launch_on_tensor_cores(batch, where, device, rung);
     }
-    return best < of_one ? launch_or_fall_back(batch, where, together, device)
-                         : launch_singly(batch, where, device, 0);
+    if (!is_together) {
+        return launch_singly(batch, where, device, 0);
+    }
+    if (together.kernel == SMALL_BATCH) { // numbers its blocks in one dimension
+        return launch_or_fall_back(batch, where, together, device);
+    }
+    return launch_in_parts(batch, [&](const Sgemm *part) {
+        return launch_or_fall_back(part, where, together, device);
+    });
 }
 
 static Status multiply(const Sgemm *problem, const Launch *where, bool tensor_cores)
@@ -275,21 +305,22 @@ static Status multiply(const Sgemm *problem, const Launch *where, bool tensor_co
     }
     if (device.multiprocessors == 0) {
 #ifdef __CUDACC__
-        return RUNG_LAUNCHER(warptile)(problem, where);
+        Launcher *const launcher = RUNG_LAUNCHER(warptile);
 #else
         // A tile would be mostly empty in a brief launch.
-        return where->brief ? RUNG_LAUNCHER(coalesced)(problem, where)
-                            : RUNG_LAUNCHER(tile2d)(problem, where);
+        Launcher *const launcher = where->brief ? RUNG_LAUNCHER(coalesced) : RUNG_LAUNCHER(tile2d);
 #endif
+        return launch_in_parts(problem, [&](const Sgemm *part) { return launcher(part, where); });
     }
     tensor_cores = tensor_cores && has_known_tensor_cores(where);
     if (problem->count > 1) {
         return multiply_batch(problem, where, device, tensor_cores);
     }
     const Plan plan = plan_choose(problem, &device);
-    Launcher *const rung = tensor_cores ? faster_rung(plan.cycles, problem, device) : nullptr;
-    if (rung) {
-        status = rung(problem, where);
+    const TensorRung rung =
+        tensor_cores ? plan_tensor_rung(plan.cycles, problem, device.multiprocessors) : TENSOR_NONE;
+    if (rung != TENSOR_NONE) {
+        status = launch_rung(rung, problem, where);
         if (status.code != STATUS_OUT_OF_MEMORY) { // simt needs less
             return status;
         }
@@ -307,9 +338,9 @@ LAUNCHER(auto)
     return multiply(problem, where, true);
 }
 
-BATCHED_VARIANT(simt, "on CUDA cores, with the plan estimated to be the fastest", nullptr,
-                KernelSpec{}, {7, 5});
-BATCHED_VARIANT(auto, "on tensor cores if estimated to be faster, otherwise as simt", nullptr,
-                KernelSpec{}, {7, 5});
+DEFINE_VARIANT(simt, "on CUDA cores, with the plan estimated to be the fastest", nullptr,
+               KernelSpec{}, {7, 5}, false, INT32_MAX);
+DEFINE_VARIANT(auto, "on tensor cores if estimated to be faster, otherwise as simt", nullptr,
+               KernelSpec{}, {7, 5}, false, INT32_MAX);
 #endif
 #endif

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "small_batch_plan.h"
+
 typedef struct {
     int BM, BN, BK, WM, WN, TM, TN, slices, blocks;
 } Tile;
@@ -35,6 +37,16 @@ static bool is_aligned(const Matrix *X)
     return (uintptr_t)X->data % 16 == 0 && X->batch_stride % 4 == 0;
 }
 
+/* Whether matrices and batch have no gaps, or all products share one matrix. */
+static bool is_packed(const Matrix *X)
+{
+    const bool by_rows = X->col_stride == 1;
+    const int64_t length = by_rows ? X->cols : X->rows, lines = by_rows ? X->rows : X->cols;
+    const int64_t pitch = by_rows ? X->row_stride : X->col_stride;
+    return (lines == 1 || pitch == length) &&
+           (X->batch_stride == 0 || X->batch_stride == length * lines);
+}
+
 static PlanOperand operand_of(const Matrix *X, int64_t along, int64_t across)
 {
     const int64_t pitch = along == 1 ? across : along;
@@ -51,21 +63,22 @@ PlanShape plan_shape(const Sgemm *p)
     shape.count = p->count;
     shape.A = operand_of(&p->A, p->A.col_stride, p->A.row_stride);
     shape.B = operand_of(&p->B, p->B.row_stride, p->B.col_stride);
-    shape.stores_float4 =
-        p->beta == 0 && p->C.cols % 4 == 0 && p->C.row_stride % 4 == 0 && is_aligned(&p->C);
+    shape.C_is_float4 = p->C.cols % 4 == 0 && p->C.row_stride % 4 == 0 && is_aligned(&p->C);
+    shape.stores_float4 = p->beta == 0 && shape.C_is_float4;
+    shape.packed = is_packed(&p->A) && is_packed(&p->B) && is_packed(&p->C);
     return shape;
 }
 
 static PlanShape as_planned(PlanShape shape, bool transposed)
 {
-    return transposed ? (PlanShape){shape.N,
-                                    shape.M,
-                                    shape.K,
-                                    shape.count,
-                                    shape.B,
-                                    shape.A,
-                                    shape.stores_float4}
-                      : shape;
+    const PlanShape s = shape;
+    if (transposed) {
+        shape.M = s.N;
+        shape.N = s.M;
+        shape.A = s.B;
+        shape.B = s.A;
+    }
+    return shape;
 }
 
 static int64_t tiles_of(const Tile *t, const PlanShape *s)
@@ -264,6 +277,9 @@ static double estimate_gemv(const Plan *plan, const PlanShape *s, const PlanDevi
 
 static double estimate(const Plan *plan, const PlanShape *shape, const PlanDevice *device)
 {
+    if (plan->kernel == SMALL_BATCH) {
+        return small_batch_cycles(shape, device);
+    }
     const PlanShape s = as_planned(*shape, plan->transposed);
     return plan->kernel == GEMV      ? estimate_gemv(plan, &s, device)
            : plan->kernel == DIRECT  ? estimate_direct(&s, device)
@@ -281,6 +297,9 @@ double plan_estimate(const Plan *plan, const Sgemm *problem, const PlanDevice *d
 
 static bool supports(const Plan *plan, const PlanShape *shape, const PlanDevice *device)
 {
+    if (plan->kernel == SMALL_BATCH) {
+        return shape->count > 1 && small_batch_supports(shape, device);
+    }
     const PlanShape s = as_planned(*shape, plan->transposed);
     if (s.count > 1 && (plan->kernel == LARGEST || plan->splits > 1)) {
         return false; /* kernels of one product */
@@ -379,6 +398,7 @@ int plan_list(const PlanShape *shape, const PlanDevice *device, Plan plans[PLANS
 {
     List list = {shape, device, plans, 0};
     add(&list, (Plan){.kernel = DIRECT, .splits = 1});
+    add(&list, (Plan){.kernel = SMALL_BATCH, .splits = 1});
     add_gemv(&list, false);
     add_gemv(&list, true);
     if (shape->count > 1 || least(shape->M, shape->N) > 1) { /* a vector has no data reuse */

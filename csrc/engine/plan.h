@@ -16,7 +16,7 @@ extern "C" {
 /* The kernel of a plan: an index in TILES, or one of these. GEMV computes matrix-vector products
  * (gemv.h), DIRECT uses no tiles (direct.h), and LARGEST is the rung tma. */
 #define ONE(...) +1
-enum { TILE_COUNT = 0 TILES(ONE), GEMV = TILE_COUNT, DIRECT, LARGEST };
+enum { TILE_COUNT = 0 TILES(ONE), GEMV = TILE_COUNT, DIRECT, LARGEST, SMALL_BATCH };
 #undef ONE
 
 typedef struct {
@@ -101,6 +101,8 @@ typedef struct {
     int64_t count; /* of the batch in one launch; 1: one product */
     PlanOperand A, B;
     bool stores_float4; /* C is stored as aligned float4 and not read */
+    bool C_is_float4;   /* all rows of C are aligned float4s */
+    bool packed;        /* matrices and batches have no gaps, or are shared by all products */
 } PlanShape;
 
 PlanShape plan_shape(const Sgemm *problem); /* padding is zero: memcmp compares */
@@ -134,10 +136,13 @@ Plan plan_choose(const Sgemm *problem, const PlanDevice *device);
 /* Many partial sums are added in groups first. Returns the size of a group, or 1 without groups. */
 int plan_group(int64_t splits);
 
-/* The rung on tensor cores that is estimated to take the least time; none if that is not less than
- * `cycles`. */
+/* The rung on tensor cores that is estimated to take the least time for a product or a batch; none
+ * if that is not less than `cycles`. Both rungs compute a batch in one launch of each kernel. */
 typedef enum { TENSOR_NONE, TENSOR_WAVES, TENSOR_FUSED } TensorRung;
 TensorRung plan_tensor_rung(double cycles, const Sgemm *problem, int multiprocessors);
+
+/* How many products of a batch the rung computes at once: the memory for fp16 pairs is limited. */
+int64_t plan_tensor_batch(TensorRung rung, const Sgemm *batch);
 
 /* Describe a device; compute a product by one plan (auto.cu). */
 Status plan_device_cpu(const Launch *where, PlanDevice *device);

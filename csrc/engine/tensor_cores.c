@@ -8,17 +8,20 @@
 static const double tensor_rate = 565, tensor_start = 19000, tensor_store = 1.4;
 
 /* For `fused`, fitted to an H100: cycles of all launches; of a block to load its first tiles and to
- * store its results; to begin and end the kernel that adds slices of K, and for each slice; bytes of
- * partial sums per cycle and multiprocessor. Its A is slower if TMA cannot load it. */
+ * store its results; to begin and end the kernel that adds slices of K, and for each slice;  bytes of
+ * partial sums per cycle and multiprocessor; cycles to check and store a result. A is slower if TMA
+ * cannot load it, and B if it is MN-major. */
 static const double fused_start = 14000, fused_block = 5300, fused_adding = 5300, fused_slice = 700,
-                    fused_collecting = 5.6, fused_without_tma = 3.5;
+                    fused_collecting = 5.6, fused_without_tma = 3.5, fused_store = 1.5,
+                    fused_across = 1.5;
 /* Cycles of a K chunk of a tile of 128 rows, by the tile's width. */
 static const struct {
     int width;
     double of_chunk;
 } fused_tiles[] = {{64, 1440}, {128, 2100}};
-/* `waves` takes less than its estimate, which is for cold launches, by about this factor. */
-static const double waves_reaches = 0.8;
+/* `waves` takes less than its estimate, which is for an H200's cold launches. It takes about this
+ * share, minus these cycles. */
+static const double waves_share = 0.85, waves_less = 12000;
 
 enum { TILE = 128, DEPTH = 64, FITTED = 132 /* multiprocessors */ };
 
@@ -38,13 +41,15 @@ static double splitting(int64_t rows, double depth)
 static double estimate_waves(const Sgemm *p, int multiprocessors)
 {
     const double depth = (double)(ceil_div(p->A.cols, DEPTH) * DEPTH);
-    const int64_t tiles = ceil_div(p->C.rows, TILE) * ceil_div(p->C.cols, TILE);
+    const int64_t tiles = ceil_div(p->C.rows, TILE) * ceil_div(p->C.cols, TILE) * p->count;
     const double waves = (double)ceil_div(tiles, multiprocessors);
-    return tensor_start + splitting(p->C.rows, depth) + splitting(p->C.cols, depth) +
+    return tensor_start +
+           (double)p->count * (splitting(p->C.rows, depth) + splitting(p->C.cols, depth)) +
            waves * TILE * TILE * (depth / tensor_rate + tensor_store);
 }
 
-/* The rung chooses its tiles and slices of K likewise (17_fused.cu). */
+/* The time of each product of a batch in one launch. The rung chooses its tiles and slices of K
+ * likewise (17_fused.cu). */
 static double estimate_fused(const Sgemm *p, int multiprocessors)
 {
     enum { MOST_SLICES = 16, SHORTEST_SLICE = 4 };
@@ -57,24 +62,30 @@ static double estimate_fused(const Sgemm *p, int multiprocessors)
     const bool tma = along == 1 && pitch % 4 == 0 && (uintptr_t)A->data % 16 == 0;
     double product = INFINITY;
     for (size_t i = 0; i < sizeof fused_tiles / sizeof *fused_tiles; ++i) {
-        const int64_t tiles = ceil_div(M, TILE) * ceil_div(N, fused_tiles[i].width);
+        const int64_t tiles = ceil_div(M, TILE) * ceil_div(N, fused_tiles[i].width) * p->count;
         for (int slices = 1; slices <= MOST_SLICES; ++slices) {
             if (slices > 1 && slices * SHORTEST_SLICE > chunks) {
                 break;
             }
             const double waves = (double)ceil_div(tiles * slices, multiprocessors);
             const double of_chunk = fused_tiles[i].of_chunk * (tma ? 1 : fused_without_tma);
-            const double of_block = fused_block + of_chunk * (double)ceil_div(chunks, slices);
-            const double sums = 8 * (double)tiles * TILE * fused_tiles[i].width;
+            const double results = (double)TILE * fused_tiles[i].width;
+            const double of_block = fused_block + of_chunk * (double)ceil_div(chunks, slices) +
+                                    (slices == 1 ? fused_store * results : 0);
+            const double sums = 8 * (double)tiles * results;
             const double of_slice = fused_slice + sums / (fused_collecting * FITTED);
             const double adding = slices == 1 ? 0 : fused_adding + slices * of_slice;
             product = fmin(product, waves * of_block + adding);
         }
     }
+    const double count = (double)p->count;
     const double memory =
-        4 * (double)M * (double)(p->A.cols + N) / (plan_fitted.from_memory * FITTED);
+        4 * count * (double)M * (double)(p->A.cols + N) / (plan_fitted.from_memory * FITTED);
     const double both = pow(pow(product, 4) + pow(memory, 4), 0.25); /* they mostly overlap */
-    return fused_start + splitting(N, (double)(chunks * DEPTH)) + both;
+    const Matrix *const B = transposed ? &p->A : &p->B;
+    const bool b_is_k_major = (transposed ? B->col_stride : B->row_stride) == 1;
+    return (fused_start + both) / count +
+           splitting(N, (double)(chunks * DEPTH)) * (b_is_k_major ? 1 : fused_across);
 }
 
 TensorRung plan_tensor_rung(double cycles, const Sgemm *p, int multiprocessors)
@@ -83,9 +94,20 @@ TensorRung plan_tensor_rung(double cycles, const Sgemm *p, int multiprocessors)
         return TENSOR_NONE;
     }
     const double waves = estimate_waves(p, multiprocessors);
-    const double fused = estimate_fused(p, multiprocessors);
-    const bool takes_fused = fused < waves_reaches * waves;
+    const double fused = (double)p->count * estimate_fused(p, multiprocessors);
+    const bool takes_fused = fused < waves_share * waves - waves_less;
     return (takes_fused ? fused : waves) >= cycles ? TENSOR_NONE
            : takes_fused                           ? TENSOR_FUSED
                                                    : TENSOR_WAVES;
+}
+
+int64_t plan_tensor_batch(TensorRung rung, const Sgemm *batch)
+{
+    const int64_t most = (int64_t)512 << 20; /* bytes of fp16 pairs */
+    const int64_t M = ceil_div(batch->C.rows, TILE) * TILE,
+                  N = ceil_div(batch->C.cols, TILE) * TILE;
+    const int64_t rows = rung == TENSOR_WAVES ? M + N : M < N ? M : N;
+    const int64_t pairs = 4 * rows * ceil_div(batch->A.cols, DEPTH) * DEPTH;
+    const int64_t count = pairs < most ? most / pairs : 1;
+    return count < BATCH_OF_LAUNCH ? count : BATCH_OF_LAUNCH;
 }

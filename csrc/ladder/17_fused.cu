@@ -3,8 +3,8 @@
 //           whose A is far larger than B, read it once. Few tiles: divide K, as in splitk.
 // block     128 x 128 or 128 x 64 results by two consumer warpgroups, and a producer warpgroup;
 //           tiles 32 deep, in six or eight stages; a thread has 2 x 32 or 2 x 16 results.
-// traffic   8 / 128 bytes from the L2 cache per multiply-add. A multiply-add reads 2 / 64 + 1 / 32
-//           bytes of A and B from shared memory, half of what wgmma reads.
+// traffic   8 / 128 bytes from the L2 cache per multiply-add. From shared memory 4 / 128 bytes of A,
+//           which are read once, and 3 / 64 times 2 bytes of B.
 // bound by  memory if C has 64 columns, tensor cores from 256 on.
 // next      nothing yet.
 #include "error_check.h"
@@ -62,6 +62,7 @@ struct RowOfA {
 
 struct FusedProduct {
     Fp16Product product; // its `a` is not used
+    int64_t matrix_rows; // rows of A's tensor map from matrix to matrix of a batch
     TensorMap a, b;
     bool a_by_tma;
     float chunk_share; // k_chunk / K
@@ -69,6 +70,12 @@ struct FusedProduct {
     float *sums;       // of each slice: rows x cols, padded to whole tiles
     RowOfA *rows;      // of each slice
     int64_t row_count, col_count;
+
+    /* The first row of this block's matrix in `sums` and `rows`. */
+    __device__ __forceinline__ int64_t row_in_slice(int64_t slice) const
+    {
+        return (blockIdx.y * int64_t{slices} + slice) * row_count;
+    }
 };
 
 /* A block's tile of C and slice of K, in K chunks. */
@@ -116,6 +123,8 @@ KERNEL_BODY void load_chunks(const FusedProduct &q, const Work &work, typename T
 {
     constexpr int b_step = swizzle_bytes / static_cast<int>(sizeof(uint16_t)); // of a K block
     const Origin tile = tile_in_bands(q.product.p.C, T::BM, T::BN, work.tile);
+    const int row = static_cast<int>(tile.row + blockIdx.y * q.matrix_rows);
+    const int col = static_cast<int>(tile.col + q.product.b.first_row());
     const bool issues = threadIdx.x == T::threads;
     const auto load_a = [&](int block, int stage) {
         Mbarrier *const full = shared.full + stage;
@@ -127,13 +136,12 @@ KERNEL_BODY void load_chunks(const FusedProduct &q, const Work &work, typename T
             copy_block<T>(q.product.p.A, tile.row, int64_t{block} * k_block, shared.As[stage]);
             cp_async_mbarrier_arrive(full);
         } else if (issues) {
-            tma_load_2d(shared.As[stage], q.a, block * k_block, static_cast<int>(tile.row), full);
+            tma_load_2d(shared.As[stage], q.a, block * k_block, row, full);
         }
     };
     const auto load_b = [&](int block, int stage) {
         if (issues) {
-            tma_load_2d(shared.Bs[stage], q.b, block * b_step, static_cast<int>(tile.col),
-                        shared.full + stage);
+            tma_load_2d(shared.Bs[stage], q.b, block * b_step, col, shared.full + stage);
         }
     };
     const int begin = 2 * work.begin, end = 2 * work.end;
@@ -268,7 +276,7 @@ __device__ __forceinline__ void scale_rows(const RowOfA (&rows)[2], float chunk_
             sum[0][j][2 * r + 1] *= scale;
         }
         if (threadIdx.x % 4 == 0) {
-            shared.row_scale[own.row_in_tile(r)] = -exponent;
+            shared.row_scale[own.row_in_tile(r)] = rows[r].largest == 0.0f ? 0 : -exponent;
             shared.row_largest[own.row_in_tile(r)] = bits_of(rows[r].largest);
         }
     }
@@ -337,7 +345,7 @@ KERNEL_BODY void multiply_chunks(const FusedProduct &q, const Work &work,
     }
     UNROLL(2)
     for (int r = 0; r < 2; ++r) {
-        const int64_t row = work.slice * q.row_count + own.tile.row + own.row_in_tile(r);
+        const int64_t row = q.row_in_slice(work.slice) + own.tile.row + own.row_in_tile(r);
         if (own.tile.col == 0 && threadIdx.x % 4 == 0) {
             q.rows[row] = rows[r];
         }
@@ -388,7 +396,7 @@ __global__ void __launch_bounds__(AddingTile::threads) add_slices(const FusedPro
     for (int slice = 0; slice < q.slices; ++slice) {
         UNROLL(2)
         for (int r = 0; r < 2; ++r) {
-            const int64_t row = slice * q.row_count + own.tile.row + own.row_in_tile(r);
+            const int64_t row = q.row_in_slice(slice) + own.tile.row + own.row_in_tile(r);
             rows[r].inverse_scales += q.rows[row].inverse_scales;
             rows[r].largest = max_or_nan(rows[r].largest, q.rows[row].largest);
             UNROLL(T::NI)
@@ -416,11 +424,16 @@ Status launch_product(FusedProduct q, const Fp16Product &product, bool overlaps,
 {
     const Sgemm &p = product.p;
     q.product = product;
-    q.a_by_tma = tma_can_load(p.A);
+    // TMA sees the matrices of a batch as one with many rows.
+    const int64_t last = p.A.batch_stride ? p.count - 1 : 0;
+    q.matrix_rows = p.A.row_stride > 0 && last ? p.A.batch_stride / p.A.row_stride : 0;
+    q.a_by_tma = tma_can_load(p.A) && q.matrix_rows >= 0 &&
+                 (last == 0 || q.matrix_rows * p.A.row_stride == p.A.batch_stride) &&
+                 last * q.matrix_rows + p.A.rows <= INT32_MAX;
     q.chunk_share = static_cast<float>(k_chunk) / static_cast<float>(p.A.cols);
     const TiledMatrix a = {p.A.data,
                            static_cast<uint64_t>(p.A.cols),
-                           static_cast<uint64_t>(p.A.rows),
+                           static_cast<uint64_t>(last * q.matrix_rows + p.A.rows),
                            static_cast<uint64_t>(p.A.row_stride) * sizeof(float),
                            sizeof(float),
                            row_floats,
@@ -432,11 +445,11 @@ Status launch_product(FusedProduct q, const Fp16Product &product, bool overlaps,
     }
     if (status.code == STATUS_OK) {
         status = launch_blocks(fused<T>, overlapping(spec<T>, overlaps),
-                               tiles_of(p.C, T::BM, T::BN) * q.slices, q, where);
+                               tiles_of(p.C, T::BM, T::BN) * q.slices, q, where, p.count);
     }
     if (status.code == STATUS_OK && q.slices > 1) {
         status = launch_blocks(add_slices, overlapping(adding_spec),
-                               tiles_of(p.C, AddingTile::BM, AddingTile::BN), q, where);
+                               tiles_of(p.C, AddingTile::BM, AddingTile::BN), q, where, p.count);
     }
     return status;
 }
@@ -455,8 +468,8 @@ template <class T> Status launch_tile(const Sgemm *problem, const Launch *where,
     q.col_count = (problem->C.cols + T::BN - 1) / T::BN * T::BN;
     Arrays arrays = {nullptr, 0};
     for (int pass = 0; pass < 2; ++pass) { // the first computes how many bytes are needed
-        q.sums = arrays.take<float>(slices * q.row_count * q.col_count);
-        q.rows = arrays.take<RowOfA>(slices * q.row_count);
+        q.sums = arrays.take<float>(problem->count * slices * q.row_count * q.col_count);
+        q.rows = arrays.take<RowOfA>(problem->count * slices * q.row_count);
         if (pass == 0) {
             void *memory;
             const Status status = scratch_take(arrays.bytes, where, &memory);
@@ -479,7 +492,7 @@ typedef FusedTile<128, 6> Wide;
 template <class T> double time_of(const Sgemm *problem, int slices, int multiprocessors)
 {
     const double of_chunk = T::BN == 64 ? 0.82 : 1.2, of_block = 3;
-    const int64_t tiles = tiles_of(problem->C, T::BM, T::BN);
+    const int64_t tiles = tiles_of(problem->C, T::BM, T::BN) * problem->count;
     const int64_t chunks = (problem->A.cols + k_chunk - 1) / k_chunk;
     const double waves =
         static_cast<double>((tiles * slices + multiprocessors - 1) / multiprocessors);
@@ -522,8 +535,12 @@ Status launch(const Sgemm *problem, const Launch *where)
     if (problem->C.cols <= 2 * problem->C.rows) {
         return launch_estimated(problem, where);
     }
-    const Sgemm swapped = {transpose_of(problem->B), transpose_of(problem->A),
-                           transpose_of(problem->C), problem->alpha, problem->beta};
+    const Sgemm swapped = {transpose_of(problem->B),
+                           transpose_of(problem->A),
+                           transpose_of(problem->C),
+                           problem->alpha,
+                           problem->beta,
+                           problem->count};
     Prepared prepared[2];
     Launch here = *where;
     if (where->prepared) {

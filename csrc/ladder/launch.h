@@ -248,15 +248,15 @@ static Status launch_either(const Sgemm *problem, const Launch *where)
 
 /* The catalog entry: VARIANT(name, summary, file, spec, {major, minor}). The last is the least
  * compute capability, or for an ARCHITECTURE_SPECIFIC_VARIANT the only one. */
-#define VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, false, false)
-#define ARCHITECTURE_SPECIFIC_VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, true, false)
+#define VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, false, 1)
+#define ARCHITECTURE_SPECIFIC_VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, true, 1)
 
 /* The same for a variant whose launcher takes batches. A custom kernel need not use address(), so
  * it gets one matrix at a time. */
 #ifdef SGEMM_OWN
 #define BATCHED_VARIANT VARIANT
 #else
-#define BATCHED_VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, false, true)
+#define BATCHED_VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, false, BATCH_OF_LAUNCH)
 #endif
 
 /* A rung of one kernel, which has the rung's name and is launched with one block for each tile

@@ -20,6 +20,7 @@ A table is between two comments. The first one names the kind of table and the f
 | queuing RESULTS | host time to queue a call, and products in a row: benchmarks/calls.py |
 | models RESULTS | time and error of PyTorch models: benchmarks/models.py |
 | batches RESULTS | batches of products against torch.bmm, by kind: benchmarks/batched.py |
+| programs RESULTS | programs under ``sgemm-kernels preload``: benchmarks/programs.py |
 | gpus RESULTS | whole calls on all GPUs, and their speedup: benchmarks/all_gpus.py |
 | clocks RESULTS | cycles and clocks of products: benchmarks/clocks.py |
 | recomputing RESULTS | the cost of recomputing results in fp32: benchmarks/recomputing.py |
@@ -43,6 +44,7 @@ from .experiment_tables import (
     counters,
     gpus,
     models,
+    programs,
     queuing,
     recomputing,
     tuning,
@@ -103,6 +105,6 @@ def _block(folder: Path, words: list[str]) -> str:
 BLOCKS: dict[str, Callable[..., str]] = {
     block.__name__: block
     for block in (speedup, ladder, table, spread, ratios, kinds, counters, ablation, calls, gpus,
-                  clocks, recomputing, tuning, queuing, models, batches)
+                  clocks, recomputing, tuning, queuing, models, batches, programs)
 }  # fmt: skip
 """The kinds of tables. Each function takes the files named after the kind."""

@@ -8,11 +8,12 @@
 #                    allow, and with offsets beyond 2^31
 # make gpu-sanitize  on this machine's GPU: plain, and under each tool of compute-sanitizer
 # make gpu-driver    the programs that gpu-sanitize runs. They can be built on another machine, with
-#                    NVCC_ARCH=sm_90 for an H100: copy driver, tensor_cores, hopper and key in
-#                    build/check/gpu
+#                    NVCC_ARCH=sm_90 for an H100: copy driver, tensor_cores, hopper, small_batch
+#                    and key in build/check/gpu
 #
 # driver.cpp checks every rung, workers.c the copies, team.c the threads of a call on several GPUs,
-# tensor_cores.cu the bits of tensor cores, hopper.cu the instructions for warpgroups and clusters.
+# tensor_cores.cu the bits of tensor cores, hopper.cu the instructions for warpgroups and clusters,
+# small_batch.cu the kernels for batches of small products.
 # planted.cu, workers.c, team.c and hopper.cu contain bugs, and each checker must find its own. The
 # first three targets need g++: clang 14's ThreadSanitizer misses races in large blocks.
 
@@ -47,13 +48,14 @@ poison_link = $(CXX) -pthread
 gpu_link = $(NVCC) -ccbin $(CXX) -Xcompiler=-pthread,-static-libstdc++,-static-libgcc
 
 # Programs with the kernels of one file.
-SINGLE_FILE := tensor_cores hopper
-DEVICE_SOURCES := csrc/core/status.c csrc/core/threads.c \
+SMALL_BATCH_SOURCES := $(addprefix csrc/engine/,small_batch_plan.c plan.c plan_constants.c)
+SINGLE_FILE := tensor_cores hopper small_batch
+DEVICE_SOURCES := csrc/core/status.c csrc/core/threads.c $(SMALL_BATCH_SOURCES) \
 	$(filter-out csrc/cpu/device.cpp csrc/cpu/multiply.cpp,$(wildcard csrc/cpu/*.cpp))
 asan_alone := $(DEVICE_SOURCES)
 tsan_alone := $(DEVICE_SOURCES)
 poison_alone := $(DEVICE_SOURCES)
-gpu_alone := csrc/core/status.c
+gpu_alone := csrc/core/status.c $(SMALL_BATCH_SOURCES)
 gpu_alone_nvcc := build/check/gpu/nvcc/csrc/cuda/failures.cu.o
 asan_kernels_of := build/check/asan
 tsan_kernels_of := build/check/tsan
@@ -132,6 +134,7 @@ asan: build/check/asan/driver build/check/asan/workers $(SINGLE_FILE:%=build/che
 	@$(MUST_FIND) 'planted\.cu.*signed integer overflow' $< cpu --planted offset_overflow big
 	build/check/asan/tensor_cores
 	build/check/asan/hopper
+	build/check/asan/small_batch 300
 	@$(MUST_FIND) 'heap-buffer-overflow.*hopper\.cu' $(HOPPER) part_overread
 	$(WORKERS)
 	@$(MUST_FIND) 'heap-use-after-free.*csrc/core/workers\.c' $(WORKERS) --planted gone
@@ -144,8 +147,11 @@ tsan: WORKERS = $(IN_PLACE) build/check/tsan/workers
 tsan: HOPPER = $(IN_PLACE) build/check/tsan/hopper --planted
 tsan: BOTH_LINES := 'race.*Read .*planted\.cu:.*Previous write .*planted\.cu:'
 tsan: TEAM = $(IN_PLACE) build/check/tsan/team
-tsan: build/check/tsan/driver build/check/tsan/workers build/check/tsan/team build/check/tsan/hopper
+tsan: SMALL_BATCH = $(IN_PLACE) build/check/tsan/small_batch
+tsan: build/check/tsan/driver build/check/tsan/workers build/check/tsan/team \
+		build/check/tsan/hopper build/check/tsan/small_batch
 	$(DRIVER) cpu few
+	$(SMALL_BATCH) 60
 	$(DRIVER) cpu --planted none few
 	$(DRIVER) cpu --planted dynamic_none few
 	$(DRIVER) cpu --planted warp_none few
@@ -199,6 +205,7 @@ poison: build/check/poison/driver $(SINGLE_FILE:%=build/check/poison/%)
 	@$(MUST_FIND) 'other bits with the threads and blocks' $< cpu --planted added_by_arrival orders
 	build/check/poison/tensor_cores
 	build/check/poison/hopper
+	build/check/poison/small_batch 1000
 	$(HOPPER) none
 	$(HOPPER) copies_none
 	@$(MUST_FIND) 'product reads shared memory to which the copy of' $(HOPPER) no_wait
@@ -270,9 +277,9 @@ gpu-driver:
 	@export LC_ALL=C; sources=$$(find csrc tests/native -type f -not -name '*.pyc' | sort); \
 	key=$$(cat $$sources | sha256sum); \
 	if ! [ -x build/check/gpu/driver ] || ! [ -x build/check/gpu/tensor_cores ] || \
-			! [ -x build/check/gpu/hopper ] || \
+			! [ -x build/check/gpu/hopper ] || ! [ -x build/check/gpu/small_batch ] || \
 			[ "$$key" != "$$(cat build/check/gpu/key 2> /dev/null)" ]; then \
-		$(MAKE) build/check/gpu/driver build/check/gpu/tensor_cores build/check/gpu/hopper; \
+		$(MAKE) build/check/gpu/driver $(SINGLE_FILE:%=build/check/gpu/%); \
 		echo "$$key" > build/check/gpu/key; \
 	fi
 
@@ -286,6 +293,7 @@ gpu-sanitize: SYNCCHECK = $(call UNDER,synccheck --num-cuda-barriers 131072)
 gpu-sanitize: gpu-driver
 	build/check/gpu/tensor_cores
 	build/check/gpu/hopper
+	build/check/gpu/small_batch 3000
 	$(DRIVER) cuda edges
 	$(DRIVER) cuda --planted none edges
 	$(DRIVER) cuda --planted dynamic_none edges

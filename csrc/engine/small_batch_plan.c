@@ -1,0 +1,265 @@
+#include "small_batch_plan.h"
+
+#include <limits.h>
+#include <math.h>
+
+/* Registers of a multiprocessor, and the shared memory that each block takes beside its own. */
+enum { REGISTERS = 65536, RESERVED = 1024 };
+
+static int64_t ceil_div(int64_t count, int64_t by)
+{
+    return (count + by - 1) / by;
+}
+
+static int64_t round_up(int64_t count, int64_t to)
+{
+    return ceil_div(count, to) * to;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ------------------------------------------------------------------ copies */
+
+/* Divides the copy of `lines` lines of `length` floats of each matrix among the threads. */
+static void divide(BatchCopy *copy, int lines, int length, int threads)
+{
+    copy->units = copy->float4 ? length / 4 : length;
+    const int at_once = threads / copy->units;
+    copy->matrices = at_once > lines ? at_once / lines : 1;
+    copy->lines = at_once > lines ? lines : at_once;
+}
+
+/* Places `lines` lines of each matrix one behind the other. To avoid bank conflicts, the distance
+ * between matrices is an odd number of float4s, as is the one between lines of K-major tiles. */
+static void place(BatchCopy *copy, int lines, int length, bool k_major, int matrices)
+{
+    const int pitch = (int)round_up(length, 4);
+    copy->unit = copy->float4 ? 4 : 1;
+    copy->line = k_major && pitch % 8 == 0 ? pitch + 4 : pitch;
+    copy->matrix = lines * copy->line;
+    copy->matrix += copy->matrix % 8 == 0 ? 4 : 0;
+    copy->bytes = matrices * copy->matrix * 4;
+}
+
+/* The copy of K chunks of `size` rows of A, or columns of B, padded to `padded` in shared memory. */
+static BatchCopy operand_copy(const PlanOperand *X, bool float4, int size, int padded,
+                              const SmallBatchPlan *plan)
+{
+    BatchCopy copy = {.float4 = float4, .k_major = X->k_major};
+    if (X->k_major) {
+        divide(&copy, size, plan->depth, plan->threads);
+        place(&copy, padded, plan->depth, true, plan->matrices);
+    } else {
+        divide(&copy, plan->depth, size, plan->threads);
+        place(&copy, plan->depth, padded, false, plan->matrices);
+    }
+    return copy;
+}
+
+/* ------------------------------------------------------------------ plans */
+
+/* Divides the tasks among the blocks that fit in the multiprocessors. */
+static void divide_tasks(SmallBatchPlan *plan, const PlanShape *s, const PlanDevice *d)
+{
+    const int registers =
+        plan->thread_tile == 8 ? SMALL_BATCH_REGISTERS_8 : SMALL_BATCH_REGISTERS_4;
+    const int64_t resident =
+        least(((int64_t)d->shared_bytes + RESERVED) / (plan->shared_bytes + RESERVED),
+              REGISTERS / (registers * plan->threads));
+    const int64_t tiles = (int64_t)plan->tiles_down * plan->tiles_across;
+    plan->tasks = (unsigned)(tiles > 1 ? s->count * tiles : ceil_div(s->count, plan->matrices));
+    plan->blocks = (int)least(plan->tasks, d->multiprocessors * most(resident, 1));
+}
+
+/* Whole matrices, for batches that are arrays without gaps. */
+static SmallBatchPlan packed_plan(const PlanShape *s, const PlanDevice *d)
+{
+    enum { T = 4, STAGE_BYTES = 32768 };
+    SmallBatchPlan plan = {
+        .packed = true,
+        .thread_tile = T,
+        .rows = (int)s->M,
+        .cols = (int)s->N,
+        .tiles_down = 1,
+        .tiles_across = 1,
+        .thread_rows = (int)ceil_div(s->M, T),
+        .thread_cols = (int)ceil_div(s->N, T),
+        .depth = (int)s->K,
+    };
+    const int of_matrix = plan.thread_rows * plan.thread_cols;
+    const int64_t floats = s->M * s->K + s->K * s->N;
+    const int64_t fit = least(STAGE_BYTES / (4 * floats + 4), SMALL_BATCH_THREADS / of_matrix);
+    plan.matrices = (int)most(1, least(fit, ceil_div(s->count, d->multiprocessors)));
+    plan.threads = (int)most(64, round_up(plan.matrices * of_matrix, 32));
+    /* An array begins up to three floats behind a 16-byte boundary. */
+    plan.A.bytes = (int)round_up(4 * (plan.matrices * s->M * s->K + 3), 16);
+    plan.B.bytes = (int)round_up(4 * (plan.matrices * s->K * s->N + 3), 16);
+    plan.C.bytes = (int)round_up(4 * (plan.matrices * s->M * s->N + 3), 16);
+    plan.shared_bytes = SMALL_BATCH_STAGES * (plan.A.bytes + plan.B.bytes) + plan.C.bytes;
+    divide_tasks(&plan, s, d);
+    return plan;
+}
+
+/* Divides C into tiles of equal size up to rounding. */
+static void divide_results(SmallBatchPlan *plan, int64_t M, int64_t N)
+{
+    const int T = plan->thread_tile;
+    int64_t down = ceil_div(M, SMALL_BATCH_TILE), across = ceil_div(N, SMALL_BATCH_TILE);
+    do {
+        plan->thread_rows = (int)ceil_div(ceil_div(M, down), T);
+        plan->thread_cols = (int)ceil_div(ceil_div(N, across), T);
+        if (plan->thread_cols > plan->thread_rows) {
+            ++across;
+        } else {
+            ++down;
+        }
+    } while (plan->thread_rows * plan->thread_cols > SMALL_BATCH_THREADS);
+    plan->tiles_down = (int)ceil_div(M, plan->thread_rows * T);
+    plan->tiles_across = (int)ceil_div(N, plan->thread_cols * T);
+    plan->rows = (int)least(M, plan->thread_rows * T);
+    plan->cols = (int)least(N, plan->thread_cols * T);
+}
+
+/* Floats of a stage of a block. With 8 x 8 results, 12 warps of a multiprocessor hide latency:
+ * longer chunks are better than more warps. */
+static int64_t stage_floats(int thread_tile, int threads, const PlanDevice *d)
+{
+    const int64_t blocks = ceil_div(12 * 32, threads);
+    const int64_t bytes =
+        thread_tile == 8 ? d->shared_bytes / (blocks * SMALL_BATCH_STAGES) - 512 : 256 * threads;
+    return least(bytes, d->shared_bytes / (2 * SMALL_BATCH_STAGES)) / 4; /* two blocks fit */
+}
+
+static SmallBatchPlan tile_plan(const PlanShape *s, const PlanDevice *d)
+{
+    const bool tiny = least(s->M, s->N) <= 16 || most(s->M, s->N) <= 32;
+    const int T = tiny ? 4 : 8, most_threads = tiny || most(s->M, s->N) <= 64 ? 128 : 256;
+    const int64_t K = most(s->K, 1);
+    SmallBatchPlan plan = {.thread_tile = T};
+    divide_results(&plan, s->M, s->N);
+    const int padded_rows = plan.thread_rows * T, padded_cols = plan.thread_cols * T;
+    const int of_matrix = plan.thread_rows * plan.thread_cols;
+
+    const bool a_float4 =
+        s->A.aligned && s->A.remainder == 0 && s->K > 0 && (s->A.k_major ? s->K : s->M) % 4 == 0;
+    const bool b_float4 =
+        s->B.aligned && s->B.remainder == 0 && s->K > 0 && (s->B.k_major ? s->K : s->N) % 4 == 0;
+    /* A thread copies one unit of a line, so there are as many threads as units. */
+    const int least_threads = T == 8 && a_float4 && b_float4 && s->C_is_float4 ? 64 : 128;
+
+    /* Matrices at once: as many as keep most threads of a multiprocessor busy, with work for all
+     * multiprocessors, and chunks of at least 16 steps of K. */
+    const bool one_tile = plan.tiles_down == 1 && plan.tiles_across == 1;
+    const int64_t of_step = padded_rows + padded_cols; /* floats of a matrix */
+    const int64_t K_padded = round_up(K, 4), least_depth = least(K_padded, 16);
+    const int64_t largest =
+        one_tile ? least(most_threads / of_matrix, ceil_div(s->count, d->multiprocessors)) : 1;
+    int64_t floats = 0, busiest = 0;
+    for (int matrices = 1; matrices <= most(largest, 1); ++matrices) {
+        const int threads = (int)most(round_up(matrices * of_matrix, 32), least_threads);
+        const int64_t fit = stage_floats(T, threads, d);
+        const int64_t busy = matrices * of_matrix * most(512 / threads, 1);
+        if (matrices == 1 ||
+            (fit >= matrices * of_step * least_depth && 32 * busy > 33 * busiest)) {
+            plan.matrices = matrices;
+            plan.threads = threads;
+            floats = fit;
+            busiest = busy;
+        }
+    }
+    if (T == 8) { /* padding of K-major tiles */
+        floats -= 4 * plan.matrices *
+                  ((s->A.k_major ? padded_rows : 0) + (s->B.k_major ? padded_cols : 0));
+    }
+    const int64_t whole = least(floats / (plan.matrices * of_step), 128);
+    const int64_t deepest = most(whole / 8 * 8, 8);
+    plan.depth = (int)(K <= whole ? K_padded : round_up(ceil_div(K, ceil_div(K, deepest)), 8));
+
+    plan.A = operand_copy(&s->A, a_float4, plan.rows, padded_rows, &plan);
+    plan.B = operand_copy(&s->B, b_float4, plan.cols, padded_cols, &plan);
+    plan.C.float4 = s->C_is_float4;
+    if (T == 4) {
+        divide(&plan.C, plan.rows, plan.cols, plan.threads);
+        place(&plan.C, padded_rows, padded_cols, false, plan.matrices);
+    }
+    plan.shared_bytes = SMALL_BATCH_STAGES * (plan.A.bytes + plan.B.bytes) + plan.C.bytes;
+    divide_tasks(&plan, s, d);
+    return plan;
+}
+
+SmallBatchPlan small_batch_plan(const PlanShape *s, const PlanDevice *d)
+{
+    enum { MOST_PACKED = 48 };
+    const bool in_float4s = s->M % 4 == 0 && s->N % 4 == 0 && s->K % 4 == 0 && s->A.aligned &&
+                            s->B.aligned && s->C_is_float4;
+    const bool packed = s->packed && !in_float4s && most(most(s->M, s->N), s->K) <= MOST_PACKED;
+    return packed ? packed_plan(s, d) : tile_plan(s, d);
+}
+
+/* Bytes of the whole batch. */
+static double bytes_of(const PlanShape *s)
+{
+    const double M = (double)s->M, N = (double)s->N, K = (double)s->K;
+    return 4 * (double)s->count * (M * K + K * N + M * N);
+}
+
+/* Whether these kernels are faster than tiles of fixed sizes, as measured on an H100. */
+static bool is_faster(const SmallBatchPlan *plan, const PlanShape *s)
+{
+    const int64_t longer = most(s->M, s->N);
+    if (plan->packed) {
+        return true;
+    }
+    if (plan->thread_tile == 4) { /* or the batch fits in the L2 cache */
+        return longer <= 24 || least(s->M, s->N) <= 16 || bytes_of(s) > 32e6;
+    }
+    return plan->A.float4 && plan->B.float4 && plan->C.float4 && longer % 32 != 0 &&
+           (longer <= 48 || (longer > 64 && longer <= 104));
+}
+
+bool small_batch_supports(const PlanShape *s, const PlanDevice *d)
+{
+    enum { MOST_SIDE = 1 << 20 };
+    if (s->M < 1 || s->N < 1 || most(s->M, s->N) > MOST_SIDE || s->count > INT_MAX) {
+        return false;
+    }
+    const SmallBatchPlan plan = small_batch_plan(s, d);
+    return is_faster(&plan, s) && (plan.thread_tile == 4 || !plan.B.k_major) &&
+           plan.shared_bytes <= d->shared_bytes &&
+           s->count <= INT_MAX / ((int64_t)plan.tiles_down * plan.tiles_across);
+}
+
+double small_batch_cycles(const PlanShape *s, const PlanDevice *d)
+{
+    enum {
+        OF_UNIT = 22,   /* issue slots of a warp to copy a unit of each thread */
+        OF_CHUNK = 300, /* and to begin the copies of a chunk */
+        OF_TASK = 300,  /* and to begin and end a task */
+        WARPS = 4,      /* that issue in the same cycle */
+    };
+    const SmallBatchPlan plan = small_batch_plan(s, d);
+    const int T = plan.thread_tile;
+    /* Issue slots for each multiply-add of the main loop. */
+    const double of_multiply = plan.packed ? 2.1 : T == 4 ? 1.3 : 1.17;
+    const double results = (double)plan.matrices * plan.rows * plan.cols;
+    const double factors = (double)plan.matrices * (plan.rows + plan.cols) * plan.depth;
+    const double chunks = (double)most(ceil_div(s->K, most(plan.depth, 1)), 1);
+    const double loads =
+        factors / (plan.packed || (plan.A.float4 && plan.B.float4) ? 4 : 1) / plan.threads;
+    const double stores = results / (plan.packed || plan.C.float4 ? 4 : 1) / plan.threads;
+    const double of_warp =
+        chunks * (T * T * plan.depth * of_multiply + loads * OF_UNIT + OF_CHUNK) +
+        stores * OF_UNIT + OF_TASK;
+    const double tasks = (double)ceil_div(plan.tasks, d->multiprocessors);
+    const double busy = tasks * of_warp * (plan.threads / 32.0) / WARPS;
+    const PlanConstants *const c = d->constants;
+    return c->launch + hypot(bytes_of(s) / (c->from_memory * d->multiprocessors), busy);
+}
