@@ -256,8 +256,9 @@ static Status launch_either(const Sgemm *problem, const Launch *where)
 #define VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, false, 1)
 #define ARCHITECTURE_SPECIFIC_VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, true, 1)
 
-/* The same for a variant whose launcher takes batches. A custom kernel need not use address(), so
- * it gets one matrix at a time. */
+/* The same for a variant whose launcher takes batches: as large as a grid's size in y, or of any
+ * size. A custom kernel need not use address(), so it gets one matrix at a time. */
+#define WHOLE_BATCH_VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, false, INT32_MAX)
 #ifdef SGEMM_OWN
 #define BATCHED_VARIANT VARIANT
 #else
