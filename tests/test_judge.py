@@ -117,9 +117,9 @@ def test_check_recognises_a_c_that_is_read_without_beta():
     assert "C is read although beta is 0" in first.text
 
 
-@pytest.mark.parametrize("rung", ["wgmma", "waves"])
-def test_check_runs_tensor_core_kernels_themselves(rung):
-    verdict = changed(rung, "sum[0][j][r] += part[j][r];", "").check(device="cpu")
+@pytest.mark.parametrize("taken", ["wgmma", "waves"])
+def test_check_runs_tensor_core_kernels_themselves(taken):
+    verdict = changed(taken, "sum[0][j][r] += part[j][r];", "").check(device="cpu")
     assert not verdict.passed
 
 
