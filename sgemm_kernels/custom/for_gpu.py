@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from .cases import falls_back
 from .compiler import CompileError, NoCompilerError, Source
 from .diagnosis import Finding
 from .nvrtc import BeyondNvrtcError, compile_log
@@ -39,8 +40,7 @@ def findings(own: Any) -> list[Finding]:
 
 def too_much_shared(static_bytes: int, all_bytes: int, source: Source) -> list[Finding]:
     """Whether no GPU has so much shared memory for a block."""
-    kernels = [text.count("__global__") for text in (source.text, *source.included.values())]
-    if sum(kernels) > 1:  # each has a part of the arrays
+    if falls_back(source) or source.text.count("__global__") > 1:  # each has a part of the arrays
         static_bytes = 0
     if static_bytes > _STATIC_MOST:
         text = f"static shared arrays of {static_bytes} bytes: a GPU allows {_STATIC_MOST} per "
