@@ -27,12 +27,10 @@ from _results import output_argument, write
 from sgemm_kernels import build_info, devices
 from sgemm_kernels._table import table
 from sgemm_kernels.cli.c_library import preload_environment
+from sgemm_kernels.cli.program_tables import SAME_WORK, of_programs
 
 HERE = Path(__file__).resolve().parent
 OWN, NVBLAS, OURS = "own BLAS", "NVBLAS", "preload"
-COMPARED_WITH = {"loop_run": "loop", "loop_pinned": "loop"}
-"""Programs that call this package, and the program that does the same with NumPy."""
-
 OCTAVE = """
 rand('twister', 7); A = single(rand({n})); s = [];
 for r = 1:3
@@ -108,28 +106,6 @@ def run_program(program: str, way: str, scale: float) -> dict[str, Any] | None:
         return row
 
 
-def printed(rows: list[dict[str, Any]]) -> str:
-    """A line for each program and way."""
-    lines = []
-    own: dict[str, float] = {}
-    for row in rows:
-        if "failed" in row:
-            lines.append((row["program"], row["way"], "-", "-", "-", row["failed"]))
-            continue
-        later = min(row["seconds"][1:])
-        speed = own.setdefault(COMPARED_WITH.get(row["program"], row["program"]), later) / later
-        calls = ""
-        if "computed" in row:
-            calls = f"{row['computed']} of {row['computed'] + row['passed_on']}"
-        lines.append(
-            (
-                *(row["program"], row["way"], f"{row['seconds'][0]:.3f}", f"{later:.3f}"),
-                *(f"{speed:.2f}", calls),
-            )
-        )
-    return table(("program", "way", "first, s", "later, s", "speed", "computed here"), lines)
-
-
 def main() -> int:
     """Times every program in every way."""
     parser: argparse.ArgumentParser = output_argument(__doc__ or "", "programs")
@@ -138,13 +114,13 @@ def main() -> int:
     programs = [*PROGRAMS, *(["octave"] if shutil.which("octave-cli") else [])]
     rows = []
     for program in programs:
-        ways = ["run"] if program in COMPARED_WITH else [OWN, NVBLAS, OURS]
+        ways = ["run"] if program in SAME_WORK else [OWN, NVBLAS, OURS]
         for way in ways:
             row = run_program(program, way, options.scale)
             if row is not None:
                 rows.append(row)
                 print(json.dumps(row), flush=True)
-    print(printed(rows))
+    print(table(*of_programs(rows)))
     head = {
         "device": next((found.model for found in devices() if found.usable), ""),
         "cores": len(os.sched_getaffinity(0)),

@@ -184,9 +184,7 @@ def test_as_many_dimensions_as_numpy_has(device, rng):
         (3000, 4, 4, 4),
         (900, 10, 7, 5),
         (500, 16, 16, 16),
-        (300, 33, 31, 35),
-        (200, 40, 36, 44),
-        (140, 72, 72, 72),
+        (500, 12, 40, 16),
     ],
 )
 @pytest.mark.parametrize("how", ["as it is", "transposed", "padded", "unaligned"])

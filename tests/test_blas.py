@@ -132,17 +132,22 @@ def test_calls_are_passed_on_unchanged(blas):
 
 
 @pytest.mark.parametrize(
-    ("name", "integer"),
-    [("sgemm_", "ctypes.c_int32"), ("scipy_sgemm_", "ctypes.c_int32")],
+    ("library", "name", "integer"),
+    [
+        ("plain", "sgemm_", "int32"),
+        ("scipy", "scipy_sgemm_", "int32"),
+        ("wide", "sgemm_64_", "int64"),
+        ("blas64", "sgemm_", "int64"),  # Debian's ILP64 libraries have plain names
+    ],
 )
 @pytest.mark.parametrize("mode", ["ctypes.RTLD_GLOBAL", "ctypes.RTLD_LOCAL"])
-def test_own_functions_are_found_in_any_loaded_library(blas, name, integer, mode):
-    prefix = name.removesuffix("sgemm_")
-    own = blas(f"with_{prefix}", f"-DPREFIX={prefix}") if prefix else blas("plain")
-    code = fortran(own, name, mode, integer) + EVERY_CASE + "\nprint(count('own_sgemm_calls'))"
-    process = preloaded(code, LOG="stats")
+def test_own_functions_are_found_in_any_loaded_library(blas, library, name, integer, mode):
+    own = blas(library, f"-Dsgemm_={name}", f"-DINTEGER={integer}_t", "-include", "stdint.h")
+    code = fortran(own, name, mode, f"ctypes.c_{integer}") + EVERY_CASE
+    process = preloaded(f"{code}\nprint(count('own_sgemm_calls'))", LOG="stats")
     assert counts(process) == [0, 18]
     assert process.stdout.strip() == "18"
+    assert counts(preloaded(code, LOG="stats", DEVICE="cpu")) == [18, 0]
 
 
 def test_the_library_in_the_environment_comes_first(blas, tmp_path):

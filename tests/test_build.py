@@ -857,8 +857,8 @@ def tree(tmp_path_factory):
     """A copy of the repository's files to build in."""
     tree = tmp_path_factory.mktemp("tree") / "copy"
     made = ("build", "dist", "*.egg-info", "*.so", "__pycache__", "recorded", ".*")
-    for name in ("benchmarks", "build_backend", "csrc", "sgemm_kernels", "tests"):
-        also = ("csrc",) if name == "sgemm_kernels" else ()
+    for name in ("benchmarks", "build_backend", "csrc", "examples", "sgemm_kernels", "tests"):
+        also = ("csrc", "include") if name == "sgemm_kernels" else ()
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns(*made, *also))
     for path in ROOT.iterdir():
         if path.is_file():
@@ -979,7 +979,7 @@ def test_an_sdist_has_all_files_for_building_and_testing(tree, only_setuptools):
         held = {name.partition("/")[2] for name in archive.getnames()}
     needed = {
         path.relative_to(tree).as_posix()
-        for folder in ("build_backend", "csrc", "sgemm_kernels", "tests")
+        for folder in ("build_backend", "csrc", "examples", "sgemm_kernels", "tests")
         for path in (tree / folder).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
@@ -1015,6 +1015,8 @@ def test_a_wheel_has_the_package_its_kernels_and_recorded_results(tree):
     assert {path.stem for path in recorded} == set(experiments)
     recorded += [path for name in ("calls", "models") for path in results.glob(f"*/{name}.json")]
     sources = tree / "csrc/ladder"
+    lib_files = [path for path in ours.glob("lib/*/**/*") if path.is_file()]
+    assert {path.suffix for path in lib_files} == {".pc", ".cmake"}
     kernels = [path for path in sources.rglob("*") if path.suffix in {".cu", ".h"}]
     compiled_with = {
         "core": ("*.h", "status.c", "threads.c"),
@@ -1032,6 +1034,9 @@ def test_a_wheel_has_the_package_its_kernels_and_recorded_results(tree):
             for path in (tree / "csrc" / folder).glob(pattern)
         ),
         "sgemm_kernels/_core.abi3.so",
+        *(f"sgemm_kernels/include/sgemm_kernels.{kind}" for kind in ("h", "f90")),
+        *(f"sgemm_kernels/lib/libsgemm_kernels{kind}.so" for kind in ("", "_blas")),
+        *(path.relative_to(tree).as_posix() for path in lib_files),
         "sgemm_kernels/py.typed",
         *(path.relative_to(tree).as_posix() for path in [*package, *levels]),
         *(f"sgemm_kernels/csrc/ladder/{path.relative_to(sources).as_posix()}" for path in kernels),

@@ -117,7 +117,7 @@ def test_the_library_exports_the_interface_alone():
 def test_the_fortran_module_has_the_functions_and_sizes_of_the_header(tmp_path):
     include = Path(sgemm_kernels.get_include())
     module = (include / "sgemm_kernels.f90").read_text()
-    for name in ("find_device", "multiply", "allocate", "free"):
+    for name in ("find_device", "multiply", "multiply_batched", "allocate", "free"):
         assert f"sgemm_kernels_{name}(" in module
     program = tmp_path / "sizes.c"
     program.write_text(

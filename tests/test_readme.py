@@ -1,7 +1,9 @@
 """The documents are true: their examples, tables, commands, and links."""
 
+import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -195,4 +197,26 @@ def test_every_setting_is_documented():
         name for path in sources for name in re.findall(r"SGEMM_KERNELS_[A-Z]+", path.read_text())
     }
     pages = "".join((ROOT / document).read_text("utf-8") for document in DOCUMENTS)
-    assert set(re.findall(r"SGEMM_KERNELS_[A-Z]+", pages)) == settings
+    interface = (ROOT / "csrc/core/sgemm_kernels.h").read_text("utf-8")
+    constants = set(re.findall(r"SGEMM_KERNELS_[A-Z]+", interface))
+    assert set(re.findall(r"SGEMM_KERNELS_[A-Z]+", pages)) - constants == settings - constants
+
+
+def test_every_setting_of_the_preloaded_blas_is_documented():
+    source = (ROOT / "csrc/blas/settings.c").read_text("utf-8")
+    page = (ROOT / "docs/use/preload.md").read_text("utf-8")
+    names = set(re.findall(r'value_of\("(SGEMM_KERNELS_BLAS_[A-Z]+)"\)', source))
+    assert len(names) == 6
+    assert set(re.findall(r"^\| `--\w+` \| `(\w+)` \|", page, re.MULTILINE)) == names
+
+
+def test_the_c_example_of_the_page_runs(tmp_path):
+    page = (ROOT / "docs/use/c_library.md").read_text("utf-8")
+    (code,) = re.findall(r"^```c\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "product.c").write_text(code)
+    lib = sgemm_kernels.get_library_dir()
+    flags = [f"-I{sgemm_kernels.get_include()}", f"-L{lib}", f"-Wl,-rpath,{lib}"]
+    cc = [os.environ.get("CC") or "cc", "-Wall", "-Wextra", "-Werror", "product.c"]
+    subprocess.run([*cc, *flags, "-lsgemm_kernels", "-o", "product"], cwd=tmp_path, check=True)
+    done = subprocess.run(["./product"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "5 14\n14 50\n"

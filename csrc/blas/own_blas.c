@@ -64,19 +64,38 @@ static void *in_callers_object(const void *caller, const char *name)
                : NULL;
 }
 
+/* The paths of the loaded objects, one after the other. */
 typedef struct {
-    const char *name;
-    void *function;
-} Search;
+    char *paths;
+    size_t bytes;
+} Objects;
 
-static int visit(struct dl_phdr_info *object, size_t bytes, void *context)
+static int note_object(struct dl_phdr_info *object, size_t bytes, void *context)
 {
     (void)bytes;
-    Search *const search = context;
-    if (object->dlpi_name && *object->dlpi_name) {
-        search->function = in_loaded(object->dlpi_name, search->name);
+    Objects *const objects = context;
+    const size_t length = object->dlpi_name ? strlen(object->dlpi_name) : 0;
+    char *const longer = length ? realloc(objects->paths, objects->bytes + length + 1) : NULL;
+    if (longer) {
+        memcpy(longer + objects->bytes, object->dlpi_name, length + 1);
+        objects->paths = longer;
+        objects->bytes += length + 1;
     }
-    return search->function != NULL;
+    return 0;
+}
+
+/* Searches every loaded object. The loader holds a lock while it lists them, so they are opened
+ * afterwards: otherwise a thread that opens a library could wait for this one forever. */
+static void *in_any_object(const char *name)
+{
+    Objects objects = {NULL, 0};
+    void *function = NULL;
+    dl_iterate_phdr(note_object, &objects);
+    for (size_t at = 0; at < objects.bytes && !function; at += strlen(objects.paths + at) + 1) {
+        function = in_loaded(objects.paths + at, name);
+    }
+    free(objects.paths);
+    return function;
 }
 
 static void *find(const char *name, const void *caller)
@@ -86,11 +105,7 @@ static void *find(const char *name, const void *caller)
     function = function ? function : function_in(RTLD_NEXT, name);
     /* Python opens NumPy's OpenBLAS with RTLD_LOCAL, which RTLD_NEXT does not see. */
     function = function ? function : in_callers_object(caller, name);
-    if (!function) {
-        Search search = {name, NULL};
-        dl_iterate_phdr(visit, &search);
-        function = search.function;
-    }
+    function = function ? function : in_any_object(name);
     if (!function) {
         fprintf(stderr,
                 "sgemm_kernels: found no BLAS with %s: set SGEMM_KERNELS_BLAS_LIBRARY to the "

@@ -232,13 +232,9 @@ static bool has_known_tensor_cores(const Launch *where)
 #endif
 }
 
-/* The rung on tensor cores that is estimated to take less than `cycles`, or NULL. */
-static Launcher *faster_rung(double cycles, const Sgemm *problem, const PlanDevice &device)
+static Status launch_rung(TensorRung rung, const Sgemm *problem, const Launch *where)
 {
-    const TensorRung rung = plan_tensor_rung(cycles, problem, device.multiprocessors);
-    return rung == TENSOR_FUSED   ? RUNG_LAUNCHER(fused)
-           : rung == TENSOR_WAVES ? RUNG_LAUNCHER(waves)
-                                  : nullptr;
+    return (rung == TENSOR_FUSED ? RUNG_LAUNCHER(fused) : RUNG_LAUNCHER(waves))(problem, where);
 }
 
 /* Launches each product of a batch by itself, or all from number `first` on. */
@@ -254,14 +250,13 @@ static Status launch_singly(const Sgemm *batch, const Launch *where, const PlanD
 }
 
 static Status launch_on_tensor_cores(const Sgemm *batch, const Launch *where,
-                                     const PlanDevice &device, Launcher *rung)
+                                     const PlanDevice &device, TensorRung rung)
 {
-    // fused takes batches; pieces limit the memory for fp16 pairs.
-    const int64_t most = rung == RUNG_LAUNCHER(fused) ? plan_fused_batch(batch) : 1;
+    const int64_t most = plan_tensor_batch(rung, batch);
     for (int64_t n = 0; n < batch->count; n += most) {
         const int64_t left = batch->count - n;
         const Sgemm part = part_of_batch(batch, n, left < most ? left : most);
-        const Status status = rung(&part, where);
+        const Status status = launch_rung(rung, &part, where);
         if (status.code == STATUS_OUT_OF_MEMORY) { // simt needs less
             return launch_singly(batch, where, device, n);
         }
@@ -283,12 +278,14 @@ static Status multiply_batch(const Sgemm *batch, const Launch *where, const Plan
     const Sgemm one = part_of_batch(batch, 0, 1);
     const Plan together = plan_choose(batch, &device), singly = plan_choose(&one, &device);
     const double of_one = singly.cycles > launch_cycles ? singly.cycles : launch_cycles;
-    const double best = together.cycles / count < of_one ? together.cycles / count : of_one;
-    Launcher *const rung = tensor_cores ? faster_rung(best, batch, device) : nullptr;
-    if (rung) {
+    const bool is_together = together.cycles < count * of_one;
+    const double best = is_together ? together.cycles : count * of_one;
+    const TensorRung rung =
+        tensor_cores ? plan_tensor_rung(best, batch, device.multiprocessors) : TENSOR_NONE;
+    if (rung != TENSOR_NONE) {
         return launch_on_tensor_cores(batch, where, device, rung);
     }
-    if (best == of_one) {
+    if (!is_together) {
         return launch_singly(batch, where, device, 0);
     }
     if (together.kernel == SMALL_BATCH) { // numbers its blocks in one dimension
@@ -320,9 +317,10 @@ static Status multiply(const Sgemm *problem, const Launch *where, bool tensor_co
         return multiply_batch(problem, where, device, tensor_cores);
     }
     const Plan plan = plan_choose(problem, &device);
-    Launcher *const rung = tensor_cores ? faster_rung(plan.cycles, problem, device) : nullptr;
-    if (rung) {
-        status = rung(problem, where);
+    const TensorRung rung =
+        tensor_cores ? plan_tensor_rung(plan.cycles, problem, device.multiprocessors) : TENSOR_NONE;
+    if (rung != TENSOR_NONE) {
+        status = launch_rung(rung, problem, where);
         if (status.code != STATUS_OUT_OF_MEMORY) { // simt needs less
             return status;
         }
@@ -340,9 +338,9 @@ LAUNCHER(auto)
     return multiply(problem, where, true);
 }
 
-DEFINE_VARIANT(simt, "on CUDA cores, with the plan estimated to be the fastest", nullptr,
-               KernelSpec{}, {7, 5}, false, INT32_MAX);
-DEFINE_VARIANT(auto, "on tensor cores if estimated to be faster, otherwise as simt", nullptr,
-               KernelSpec{}, {7, 5}, false, INT32_MAX);
+WHOLE_BATCH_VARIANT(simt, "on CUDA cores, with the plan estimated to be the fastest", nullptr,
+                    KernelSpec{}, {7, 5});
+WHOLE_BATCH_VARIANT(auto, "on tensor cores if estimated to be faster, otherwise as simt", nullptr,
+                    KernelSpec{}, {7, 5});
 #endif
 #endif

@@ -136,13 +136,13 @@ Plan plan_choose(const Sgemm *problem, const PlanDevice *device);
 /* Many partial sums are added in groups first. Returns the size of a group, or 1 without groups. */
 int plan_group(int64_t splits);
 
-/* The rung on tensor cores that is estimated to take the least time per product; none if that is
- * not less than `cycles`. */
+/* The rung on tensor cores that is estimated to take the least time for a product or a batch; none
+ * if that is not less than `cycles`. Both rungs compute a batch in one launch of each kernel. */
 typedef enum { TENSOR_NONE, TENSOR_WAVES, TENSOR_FUSED } TensorRung;
 TensorRung plan_tensor_rung(double cycles, const Sgemm *problem, int multiprocessors);
 
-/* How many products of a batch `fused` computes at once. */
-int64_t plan_fused_batch(const Sgemm *batch);
+/* How many products of a batch the rung computes at once: the memory for fp16 pairs is limited. */
+int64_t plan_tensor_batch(TensorRung rung, const Sgemm *batch);
 
 /* Describe a device; compute a product by one plan (auto.cu). */
 Status plan_device_cpu(const Launch *where, PlanDevice *device);

@@ -246,8 +246,7 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, T == 8 ? 2 : 3)
     const Sgemm &p = batch.p;
     const SmallBatchPlan &plan = batch.plan;
     float *const shared = reinterpret_cast<float *>(dynamic_shared<Floats<4>>().value);
-    const int a_pitch = plan.A.line,
-              b_pitch = plan.B.k_major == B_K_MAJOR ? plan.B.line : plan.B.unit;
+    const int a_pitch = plan.A.line, b_pitch = plan.B.line;
     const int stage_floats = (plan.A.bytes + plan.B.bytes) / 4;
     // Unpacked at each use, so that few registers are in use during the product.
     BatchPlace a_unit = first_unit(plan.A, threadIdx.x), b_unit = first_unit(plan.B, threadIdx.x);
@@ -377,24 +376,20 @@ Status launch_small_batch_of(const SmallBatch &batch, const Launch *where)
                          where);
 }
 
-template <int T> Status launch_small_batch_tiles(const SmallBatch &batch, const Launch *where)
-{
-    const auto launch = batch.plan.a_k_major
-                            ? (batch.plan.b_k_major ? launch_small_batch_of<T, true, true>
-                                                    : launch_small_batch_of<T, true, false>)
-                            : (batch.plan.b_k_major ? launch_small_batch_of<T, false, true>
-                                                    : launch_small_batch_of<T, false, false>);
-    return launch(batch, where);
-}
-
+/* With 8 x 8 results, only for a B that is not K-major: others are faster with tiles. */
 inline Status launch_small_batch(const Sgemm &p, const PlanDevice &device, const Launch *where)
 {
     const PlanShape shape = plan_shape(&p);
-    const SmallBatchPlan plan = small_batch_plan(&shape, &device);
-    const SmallBatch batch = {p, plan};
-    return plan.packed             ? launch_packed_batch(batch, where)
-           : plan.thread_tile == 8 ? launch_small_batch_tiles<8>(batch, where)
-                                   : launch_small_batch_tiles<4>(batch, where);
+    const SmallBatch batch = {p, small_batch_plan(&shape, &device)};
+    if (batch.plan.packed) {
+        return launch_packed_batch(batch, where);
+    }
+    const bool eight = batch.plan.thread_tile == 8, a = shape.A.k_major, b = shape.B.k_major;
+    const auto launch =
+        eight ? (a ? launch_small_batch_of<8, true, false> : launch_small_batch_of<8, false, false>)
+        : a   ? (b ? launch_small_batch_of<4, true, true> : launch_small_batch_of<4, true, false>)
+            : (b ? launch_small_batch_of<4, false, true> : launch_small_batch_of<4, false, false>);
+    return launch(batch, where);
 }
 
 } // namespace

@@ -50,23 +50,16 @@ static void place(BatchCopy *copy, int lines, int length, bool k_major, int matr
 }
 
 /* The copy of K chunks of `size` rows of A, or columns of B, padded to `padded` in shared memory. */
-static BatchCopy operand_copy(const PlanOperand *X, bool float4, bool k_major, int size, int padded,
+static BatchCopy operand_copy(const PlanOperand *X, bool float4, int size, int padded,
                               const SmallBatchPlan *plan)
 {
     BatchCopy copy = {.float4 = float4, .k_major = X->k_major};
     if (X->k_major) {
         divide(&copy, size, plan->depth, plan->threads);
-    } else {
-        divide(&copy, plan->depth, size, plan->threads);
-    }
-    if (k_major) {
         place(&copy, padded, plan->depth, true, plan->matrices);
     } else {
+        divide(&copy, plan->depth, size, plan->threads);
         place(&copy, plan->depth, padded, false, plan->matrices);
-    }
-    if (k_major && !X->k_major) { /* transposed, float by float */
-        copy.unit = copy.line;
-        copy.line = 1;
     }
     return copy;
 }
@@ -190,11 +183,8 @@ static SmallBatchPlan tile_plan(const PlanShape *s, const PlanDevice *d)
     const int64_t deepest = most(whole / 8 * 8, 8);
     plan.depth = (int)(K <= whole ? K_padded : round_up(ceil_div(K, ceil_div(K, deepest)), 8));
 
-    plan.a_k_major = s->A.k_major;
-    /* With K-major tiles of B, neighbouring threads store neighbouring floats. */
-    plan.b_k_major = s->B.k_major || (T == 8 && !s->C_is_float4 && !b_float4);
-    plan.A = operand_copy(&s->A, a_float4, plan.a_k_major, plan.rows, padded_rows, &plan);
-    plan.B = operand_copy(&s->B, b_float4, plan.b_k_major, plan.cols, padded_cols, &plan);
+    plan.A = operand_copy(&s->A, a_float4, plan.rows, padded_rows, &plan);
+    plan.B = operand_copy(&s->B, b_float4, plan.cols, padded_cols, &plan);
     plan.C.float4 = s->C_is_float4;
     if (T == 4) {
         divide(&plan.C, plan.rows, plan.cols, plan.threads);
@@ -214,16 +204,36 @@ SmallBatchPlan small_batch_plan(const PlanShape *s, const PlanDevice *d)
     return packed ? packed_plan(s, d) : tile_plan(s, d);
 }
 
+/* Bytes of the whole batch. */
+static double bytes_of(const PlanShape *s)
+{
+    const double M = (double)s->M, N = (double)s->N, K = (double)s->K;
+    return 4 * (double)s->count * (M * K + K * N + M * N);
+}
+
+/* Whether these kernels are faster than tiles of fixed sizes, as measured on an H100. */
+static bool is_faster(const SmallBatchPlan *plan, const PlanShape *s)
+{
+    const int64_t longer = most(s->M, s->N);
+    if (plan->packed) {
+        return true;
+    }
+    if (plan->thread_tile == 4) { /* or the batch fits in the L2 cache */
+        return longer <= 24 || least(s->M, s->N) <= 16 || bytes_of(s) > 32e6;
+    }
+    return plan->A.float4 && plan->B.float4 && plan->C.float4 && longer % 32 != 0 &&
+           (longer <= 48 || (longer > 64 && longer <= 104));
+}
+
 bool small_batch_supports(const PlanShape *s, const PlanDevice *d)
 {
-    /* Larger tiles are faster above MOST_ROWS, unless C has few rows or columns. */
-    enum { MOST_SIDE = 1 << 20, MOST_ROWS = 112, FEW = 16 };
-    if (s->M < 1 || s->N < 1 || most(s->M, s->N) > MOST_SIDE || s->count > INT_MAX ||
-        (most(s->M, s->N) > MOST_ROWS && least(s->M, s->N) > FEW)) {
+    enum { MOST_SIDE = 1 << 20 };
+    if (s->M < 1 || s->N < 1 || most(s->M, s->N) > MOST_SIDE || s->count > INT_MAX) {
         return false;
     }
     const SmallBatchPlan plan = small_batch_plan(s, d);
-    return plan.shared_bytes <= d->shared_bytes &&
+    return is_faster(&plan, s) && (plan.thread_tile == 4 || !plan.B.k_major) &&
+           plan.shared_bytes <= d->shared_bytes &&
            s->count <= INT_MAX / ((int64_t)plan.tiles_down * plan.tiles_across);
 }
 
@@ -250,9 +260,6 @@ double small_batch_cycles(const PlanShape *s, const PlanDevice *d)
         stores * OF_UNIT + OF_TASK;
     const double tasks = (double)ceil_div(plan.tasks, d->multiprocessors);
     const double busy = tasks * of_warp * (plan.threads / 32.0) / WARPS;
-    const double floats =
-        (double)s->count *
-        ((double)s->M * (double)s->K + (double)s->K * (double)s->N + (double)s->M * (double)s->N);
     const PlanConstants *const c = d->constants;
-    return c->launch + hypot(4 * floats / (c->from_memory * d->multiprocessors), busy);
+    return c->launch + hypot(bytes_of(s) / (c->from_memory * d->multiprocessors), busy);
 }

@@ -34,7 +34,6 @@ typedef struct {
 typedef struct {
     bool packed;                  /* packed_batch.h; otherwise small_batch.h */
     int thread_tile;              /* 8 or 4: a thread computes 8 x 8 or 4 x 4 results */
-    bool a_k_major, b_k_major;    /* in shared memory */
     int matrices;                 /* of a block, at once; 1 if C has several tiles */
     int rows, cols;               /* of the tile of C */
     int tiles_down, tiles_across; /* of a matrix */
@@ -47,7 +46,7 @@ typedef struct {
     int blocks;                   /* each computes every blocks-th task */
 } SmallBatchPlan;
 
-/* Whether the kernels can compute this batch on this device. */
+/* Whether the kernels can compute this batch on this device, and faster than others. */
 bool small_batch_supports(const PlanShape *shape, const PlanDevice *device);
 
 /* The plan for a batch that the kernels support. */

@@ -41,9 +41,10 @@ static double splitting(int64_t rows, double depth)
 static double estimate_waves(const Sgemm *p, int multiprocessors)
 {
     const double depth = (double)(ceil_div(p->A.cols, DEPTH) * DEPTH);
-    const int64_t tiles = ceil_div(p->C.rows, TILE) * ceil_div(p->C.cols, TILE);
+    const int64_t tiles = ceil_div(p->C.rows, TILE) * ceil_div(p->C.cols, TILE) * p->count;
     const double waves = (double)ceil_div(tiles, multiprocessors);
-    return tensor_start + splitting(p->C.rows, depth) + splitting(p->C.cols, depth) +
+    return tensor_start +
+           (double)p->count * (splitting(p->C.rows, depth) + splitting(p->C.cols, depth)) +
            waves * TILE * TILE * (depth / tensor_rate + tensor_store);
 }
 
@@ -93,17 +94,20 @@ TensorRung plan_tensor_rung(double cycles, const Sgemm *p, int multiprocessors)
         return TENSOR_NONE;
     }
     const double waves = estimate_waves(p, multiprocessors);
-    const double fused = estimate_fused(p, multiprocessors);
+    const double fused = (double)p->count * estimate_fused(p, multiprocessors);
     const bool takes_fused = fused < waves_share * waves - waves_less;
     return (takes_fused ? fused : waves) >= cycles ? TENSOR_NONE
            : takes_fused                           ? TENSOR_FUSED
                                                    : TENSOR_WAVES;
 }
 
-int64_t plan_fused_batch(const Sgemm *batch)
+int64_t plan_tensor_batch(TensorRung rung, const Sgemm *batch)
 {
-    const int64_t M = batch->C.rows, N = batch->C.cols, least = M < N ? M : N;
     const int64_t most = (int64_t)512 << 20; /* bytes of fp16 pairs */
-    const int64_t pairs = 4 * ceil_div(least, TILE) * TILE * ceil_div(batch->A.cols, DEPTH) * DEPTH;
-    return pairs < most ? most / pairs : 1;
+    const int64_t M = ceil_div(batch->C.rows, TILE) * TILE,
+                  N = ceil_div(batch->C.cols, TILE) * TILE;
+    const int64_t rows = rung == TENSOR_WAVES ? M + N : M < N ? M : N;
+    const int64_t pairs = 4 * rows * ceil_div(batch->A.cols, DEPTH) * DEPTH;
+    const int64_t count = pairs < most ? most / pairs : 1;
+    return count < BATCH_OF_LAUNCH ? count : BATCH_OF_LAUNCH;
 }

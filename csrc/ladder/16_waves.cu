@@ -46,7 +46,8 @@ template <class T> KERNEL_BODY void load_chunks(const TmaProduct &q, typename T:
     constexpr int checked = 2 * (early_check - 1) + T::stages;
     constexpr int k_step = swizzle_bytes / static_cast<int>(sizeof(uint16_t)); // of a K block
     const Origin tile = tile_in_bands(q.product.p.C, T::BM, T::BN, blockIdx.x);
-    const int row = static_cast<int>(tile.row), col = static_cast<int>(tile.col);
+    const int row = static_cast<int>(q.product.a.first_row() + tile.row);
+    const int col = static_cast<int>(q.product.b.first_row() + tile.col);
     RingPosition<T::stages> to;
     int begun = 0;
     bool fell_back = false;
@@ -196,9 +197,9 @@ template <class T> Status launch_tile(const Sgemm *problem, const Launch *where)
         if (status.code == STATUS_OK) {
             status = encode_tensor_map(&q.b, tiled_matrix(product.b, T::BN));
         }
-        return status.code != STATUS_OK
-                   ? status
-                   : launch_blocks(waves<T>, overlapping(spec<T>, overlaps), tiles, q, where);
+        return status.code != STATUS_OK ? status
+                                        : launch_blocks(waves<T>, overlapping(spec<T>, overlaps),
+                                                        tiles, q, where, problem->count);
     };
     return launch_checked<T>(problem, where, multiply);
 }
@@ -211,7 +212,7 @@ typedef WgmmaTile<2, 192, 5> Wide;
 template <class T> double time_of_waves(const Sgemm *problem, int multiprocessors)
 {
     const double of_wave = T::BM == 64 ? 0.70 : T::BN == 192 ? 1.45 : 1;
-    const int64_t tiles = tiles_of(problem->C, T::BM, T::BN);
+    const int64_t tiles = tiles_of(problem->C, T::BM, T::BN) * problem->count;
     return of_wave * static_cast<double>((tiles + multiprocessors - 1) / multiprocessors);
 }
 

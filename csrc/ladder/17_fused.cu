@@ -123,10 +123,8 @@ KERNEL_BODY void load_chunks(const FusedProduct &q, const Work &work, typename T
 {
     constexpr int b_step = swizzle_bytes / static_cast<int>(sizeof(uint16_t)); // of a K block
     const Origin tile = tile_in_bands(q.product.p.C, T::BM, T::BN, work.tile);
-    const Fp16Operand &b = q.product.b;
     const int row = static_cast<int>(tile.row + blockIdx.y * q.matrix_rows);
-    const int col =
-        static_cast<int>(tile.col + (b.in_batch ? blockIdx.y * b.groups * group_rows : 0));
+    const int col = static_cast<int>(tile.col + q.product.b.first_row());
     const bool issues = threadIdx.x == T::threads;
     const auto load_a = [&](int block, int stage) {
         Mbarrier *const full = shared.full + stage;
@@ -293,8 +291,7 @@ template <class T>
 KERNEL_BODY void multiply_chunks(const FusedProduct &q, const Work &work,
                                  typename T::Shared &shared)
 {
-    const Fp16Product product = q.product.of_block();
-    CheckedTile<T, EvenRowsFirst> own(product, work.tile, threadIdx.x);
+    CheckedTile<T, EvenRowsFirst> own(q.product, work.tile, threadIdx.x);
     float sum[1][T::NI][4] = {};
     RowOfA rows[2] = {};
     PairsOfA x;
@@ -392,8 +389,7 @@ __global__ void __launch_bounds__(AddingTile::threads) add_slices(const FusedPro
     typedef AddingTile T;
     __shared__ T::Shared shared;
     griddep_wait();
-    const Fp16Product product = q.product.of_block();
-    CheckedTile<T> own(product, blockIdx.x, threadIdx.x);
+    CheckedTile<T> own(q.product, blockIdx.x, threadIdx.x);
     float sum[1][T::NI][4] = {};
     RowOfA rows[2] = {};
     UNROLL(8)
@@ -443,7 +439,7 @@ Status launch_product(FusedProduct q, const Fp16Product &product, bool overlaps,
                            row_floats,
                            T::BM,
                            true};
-    Status status = encode_tensor_map(&q.b, tiled_matrix(product.b, T::BN, p.count));
+    Status status = encode_tensor_map(&q.b, tiled_matrix(product.b, T::BN));
     if (status.code == STATUS_OK && q.a_by_tma) {
         status = encode_tensor_map(&q.a, a);
     }

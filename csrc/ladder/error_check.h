@@ -31,16 +31,12 @@ struct Fp16Product {
     Fp16Operand a, b;
     int *failing;       /* of each tile: how many, or falls_back */
     uint16_t *position; /* [tile][max_failing]: row * BN + column in the tile */
-    int64_t tiles;      /* of one matrix */
+    int64_t tiles;      /* of one C */
 
-    /* The part of this block's matrix. Only B may be a batch of pairs. */
-    __device__ __forceinline__ Fp16Product of_block() const
+    /* The number of a tile among those of all C of a batch. */
+    __device__ __forceinline__ int64_t in_batch(unsigned tile) const
     {
-        Fp16Product mine = *this;
-        mine.b = b.of_block();
-        mine.failing += blockIdx.y * tiles;
-        mine.position += blockIdx.y * tiles * max_failing;
-        return mine;
+        return blockIdx.y * tiles + tile;
     }
 };
 
@@ -88,12 +84,14 @@ template <class T> struct NonzeroChunks {
     bool next_nonzero; // result of look_ahead()
 
     __device__ __forceinline__ NonzeroChunks(const Fp16Product &q, const Origin &tile)
-        : a(q.a.nonzero + tile.row / group_rows * q.a.chunks), now(-1), chunks(q.a.chunks)
+        : a(q.a.nonzero + (q.a.first_group() + tile.row / group_rows) * q.a.chunks), now(-1),
+          chunks(q.a.chunks)
     {
         UNROLL(max_groups)
         for (int i = 0; i < max_groups; ++i) {
             const int64_t group = tile.col / group_rows + i;
-            b[i] = q.b.nonzero + (group < q.b.groups ? group : q.b.groups - 1) * chunks;
+            b[i] = q.b.nonzero +
+                   (q.b.first_group() + (group < q.b.groups ? group : q.b.groups - 1)) * chunks;
         }
         look_ahead();
         advance();
@@ -243,7 +241,8 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
         : q(q), tile(tile_in_bands(q.p.C, T::BM, T::BN, number)), number(number), thread(thread),
           row(thread / 32 / T::warps_across * T::WM + Rows::row_of_lane(thread % 32)),
           col(thread / 32 % T::warps_across * T::WN + thread % 4 * 2),
-          row_largest(q.a.largest + tile.row), row_scale(q.a.scale + tile.row), passed_early()
+          row_largest(q.a.largest + q.a.first_row() + tile.row),
+          row_scale(q.a.scale + q.a.first_row() + tile.row), passed_early()
     {}
 
     /* Result (i, j) of the 2 MI x 2 NI: its row and column in the tile, and itself. */
@@ -289,8 +288,10 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
         }
         failing.clear_if([&](int i, int j) {
             const bool inside = row_in_tile(i) < rows && col_in_tile(j) < cols;
-            return !inside || is_exactly_zero(row_largest[row_in_tile(i)],
-                                              q.b.largest[tile.col + col_in_tile(j)], any_product);
+            return !inside ||
+                   is_exactly_zero(row_largest[row_in_tile(i)],
+                                   q.b.largest[q.b.first_row() + tile.col + col_in_tile(j)],
+                                   any_product);
         });
         return failing;
     }
@@ -323,7 +324,7 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
         const int64_t small = add_counts(mine, counts, &before) - outside;
         T::synchronize(); // before the counts are used again
         if (thread == 0 && 2 * small > inside) {
-            q.failing[number] = falls_back;
+            q.failing[q.in_batch(number)] = falls_back;
         }
         return 2 * small > inside;
     }
@@ -338,13 +339,13 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
         int slot;
         const int all_failing = add_counts(failing.count(), counts, &slot);
         if (thread == 0) {
-            q.failing[number] = all_failing <= max_failing ? all_failing : falls_back;
+            q.failing[q.in_batch(number)] = all_failing <= max_failing ? all_failing : falls_back;
         }
         if (all_failing > max_failing) {
             return;
         }
         failing.clear_if([&](int i, int j) {
-            q.position[static_cast<int64_t>(number) * max_failing + slot++] =
+            q.position[q.in_batch(number) * max_failing + slot++] =
                 static_cast<uint16_t>(row_in_tile(i) * T::BN + col_in_tile(j));
             return false;
         });
@@ -356,10 +357,10 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
         const int64_t first_row = tile.row + first_row_in_tile;
         const int64_t first_col = tile.col + col - lane % 4 * 2;
         const int *const row_scales = row_scale + first_row_in_tile;
-        const int *const col_scales = q.b.scale + first_col;
+        const int *const col_scales = q.b.scale + q.b.first_row() + first_col;
         int scale_of_row[passes_down][4], scale_of_col[passes_across][4];
         const bool whole = all_failing == 0 && q.p.C.rows - tile.row >= T::BM &&
-                           q.p.C.cols - tile.col >= T::BN && is_aligned16(q.p.C.data) &&
+                           q.p.C.cols - tile.col >= T::BN && is_aligned16(address(q.p.C, 0, 0)) &&
                            q.p.C.col_stride == 1 && q.p.C.row_stride % 4 == 0;
         const bool narrow =
             whole && (load_scales(scale_of_row, row_scales + row4, Staging::rows, 4) &
@@ -476,9 +477,9 @@ __device__ __forceinline__ void recompute_listed(const Fp16Product &q, unsigned 
     __shared__ float sums[dot_sums];
     const Origin tile = tile_in_bands(q.p.C, T::BM, T::BN, number);
     const Matrix &A = q.p.A, &B = q.p.B;
-    const int count = q.failing[number], thread = threadIdx.x;
+    const int count = q.failing[q.in_batch(number)], thread = threadIdx.x;
     for (int i = first; i < count; i += step) {
-        const int position = q.position[static_cast<int64_t>(number) * max_failing + i];
+        const int position = q.position[q.in_batch(number) * max_failing + i];
         const int64_t row = tile.row + position / T::BN, col = tile.col + position % T::BN;
         for (int part = thread; part < dot_sums; part += THREADS) {
             float sum = 0.0f;
@@ -554,16 +555,15 @@ template <int ROWS, int THREADS> struct GuardedLoader {
 /* BN / 64 blocks for each tile: they divide its listed results, or if it falls back, its columns.
  * A tile that falls back adds products in ascending k by fused multiply-adds, as the fp32 rungs
  * do. */
-template <class T> __global__ void __launch_bounds__(T::BM) recompute(const Fp16Product all)
+template <class T> __global__ void __launch_bounds__(T::BM) recompute(const Fp16Product q)
 {
-    const Fp16Product q = all.of_block();
     constexpr int threads = T::BM, blocks_of_tile = T::BN / fallback_cols;
     __shared__ __align__(16) float As[fallback_depth][T::BM + 4];
     __shared__ __align__(16) float Bs[fallback_depth][fallback_cols + 4];
     const unsigned number = blockIdx.x / blocks_of_tile;
     const int block = static_cast<int>(blockIdx.x % blocks_of_tile);
     griddep_wait();
-    if (q.failing[number] != falls_back) {
+    if (q.failing[q.in_batch(number)] != falls_back) {
         recompute_listed<T, threads>(q, number, block, blocks_of_tile);
         return;
     }
@@ -630,33 +630,36 @@ template <class T> constexpr KernelSpec spec_of_tile(const char *symbol, int thr
             1};
 }
 
-/* Splits the operands, B alone without `splits_a`; launches the product by multiply(product, tiles
+/* For a product, or a batch: splits the operands, B alone without `splits_a`; launches the product by multiply(product, tiles
  * of C, whether it overlaps); and recomputes what fails. Takes 4 bytes of scratch memory for each
  * element of the padded operands. */
 template <class T, class Multiply>
 Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply &multiply,
                       bool splits_a = true)
 {
-    if ((splits_a && !is_countable(problem->A)) || !is_countable(transpose_of(problem->B))) {
+    const int64_t count = problem->count;
+    if ((splits_a && !is_countable(problem->A, count)) ||
+        !is_countable(transpose_of(problem->B), count)) {
         return status_error(STATUS_OUT_OF_MEMORY, "no memory for more than 70 TB of fp16 pairs");
     }
     Fp16Product q = {};
     SplitBoth both = {};
-    const int64_t count = problem->count, tiles = tiles_of(problem->C, T::BM, T::BN);
-    Prepared *const of_a = where->prepared, *const of_b = of_a ? of_a + 1 : nullptr;
+    const int64_t tiles = tiles_of(problem->C, T::BM, T::BN);
+    Prepared *const of_a = where->prepared; // NULL for a batch
+    Prepared *const of_b = of_a ? of_a + 1 : nullptr;
     const bool a_is_split = !splits_a || find_prepared(problem->A, of_a, where);
     const bool b_is_split = find_prepared(transpose_of(problem->B), of_b, where);
     Arrays arrays = {nullptr, 0};
     for (int pass = 0; pass < 2; ++pass) { // the first computes how many bytes are needed
         if (splits_a) {
-            both.a = plan_split(problem->A, of_a, &arrays);
+            both.a = plan_split(problem->A, count, of_a, &arrays);
         }
-        both.b = plan_split(transpose_of(problem->B), of_b, &arrays, count);
+        both.b = plan_split(transpose_of(problem->B), count, of_b, &arrays);
         q = {*problem,
              both.a.to,
              both.b.to,
-             arrays.take<int>(count * tiles),
-             arrays.take<uint16_t>(count * tiles * max_failing),
+             arrays.take<int>(tiles * count),
+             arrays.take<uint16_t>(tiles * count * max_failing),
              tiles};
         if (pass == 0) {
             void *memory;
@@ -670,7 +673,7 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
     }
     both.a.to.groups = a_is_split ? 0 : both.a.to.groups;
     both.b.to.groups = b_is_split ? 0 : both.b.to.groups;
-    Status status = splits_a ? launch_split(both, where) : launch_split(both.b, of_b, where, count);
+    Status status = splits_a ? launch_split(both, count, where) : launch_split(both.b, of_b, where);
     if (status.code == STATUS_OK) {
         // It can overlap only a kernel that lets it begin early: one of the split's.
         status = multiply(q, tiles, !(a_is_split && b_is_split));

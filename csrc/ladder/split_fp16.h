@@ -43,32 +43,35 @@ __device__ __forceinline__ int swizzled(int row, int vector)
     return vector ^ row % 8;
 }
 
-/* An operand as fp16 hi/lo pairs. */
+/* An operand as fp16 hi/lo pairs. The matrices of a batch follow each other, in every array. */
 struct Fp16Operand {
     Fp16x8 *vectors;        /* [row][K chunk][K block][hi, lo] */
     unsigned *largest;      /* each row's largest magnitude, as bits */
     int *scale;             /* the exponent of the power of two that each row was multiplied by */
     unsigned *part_largest; /* `largest` of each part of K */
     uint8_t *nonzero;       /* [group of rows][K chunk]: whether any element is not zero */
-    int64_t groups;         /* of one matrix */
+    int64_t groups;         /* of a matrix */
     int chunks;             /* fits in int: see is_countable() */
-    bool in_batch; /* the pairs of each matrix of a batch follow those of the previous one */
+    int64_t matrices;       /* 1: all products of a batch have the same one */
 
-    /* The pairs of this block's matrix. */
-    __device__ __forceinline__ Fp16Operand of_block() const
-    {
-        const int64_t number = in_batch ? blockIdx.y : 0, row = number * groups * group_rows;
-        Fp16Operand mine = *this;
-        mine.vectors += row * pitch();
-        mine.largest += row;
-        mine.scale += row;
-        mine.nonzero += number * groups * chunks;
-        return mine;
-    }
     /* Fp16x8 from row to row. */
     __host__ __device__ int64_t pitch() const
     {
         return static_cast<int64_t>(chunks) * chunk_vectors;
+    }
+    /* The first group of rows, and the first row, of this block's matrix. */
+    __device__ __forceinline__ int64_t first_group() const
+    {
+        return matrices > 1 ? blockIdx.y * groups : 0;
+    }
+    __device__ __forceinline__ int64_t first_row() const
+    {
+        return first_group() * group_rows;
+    }
+    /* Whether another product's block splits this block's matrix. */
+    __device__ __forceinline__ bool is_split_elsewhere() const
+    {
+        return matrices == 1 && blockIdx.y > 0;
     }
 };
 
@@ -268,6 +271,9 @@ __global__ void __launch_bounds__(split_threads) largest_of_rows(const SplitBoth
     const int64_t blocks_of_a = both.a.to.groups * both.a.parts;
     const Split &s = blockIdx.x < blocks_of_a ? both.a : both.b;
     const int64_t block = blockIdx.x < blocks_of_a ? blockIdx.x : blockIdx.x - blocks_of_a;
+    if (s.to.is_split_elsewhere()) {
+        return;
+    }
     const int64_t part = block / s.to.groups, first = block % s.to.groups * group_rows;
     const int64_t begin = part * s.part_size;
     const int64_t end = begin + s.part_size < s.X.cols ? begin + s.part_size : s.X.cols;
@@ -286,7 +292,8 @@ __global__ void __launch_bounds__(split_threads) largest_of_rows(const SplitBoth
             const unsigned bits = found[threadIdx.x][i];
             largest = bits > largest ? bits : largest;
         }
-        s.to.part_largest[part * s.rows() + first + threadIdx.x] = largest;
+        s.to.part_largest[s.to.first_row() * s.parts + part * s.rows() + first + threadIdx.x] =
+            largest;
     }
 }
 
@@ -359,8 +366,12 @@ __global__ void __launch_bounds__(split_threads) split_rows(const SplitBoth both
     const int64_t blocks_of_a = both.a.to.groups * both.a.to.chunks;
     const Split &s = blockIdx.x < blocks_of_a ? both.a : both.b;
     const int64_t block = blockIdx.x < blocks_of_a ? blockIdx.x : blockIdx.x - blocks_of_a;
-    const int64_t first = block / s.to.chunks * group_rows;
+    if (s.to.is_split_elsewhere()) {
+        return;
+    }
+    const int64_t first = block / s.to.chunks * group_rows; // in its matrix
     const int64_t begin = block % s.to.chunks * k_chunk;
+    const int64_t first_stored = s.to.first_row() + first;
     const int thread = threadIdx.x;
     Share share;
     if (is_inside(s, first, begin + k_chunk)) {
@@ -374,15 +385,16 @@ __global__ void __launch_bounds__(split_threads) split_rows(const SplitBoth both
         UNROLL(max_parts)
         for (int part = 0; part < max_parts; ++part) {
             const int64_t there = part < s.parts ? part : 0;
-            const unsigned bits = s.to.part_largest[there * s.rows() + first + thread];
+            const unsigned bits =
+                s.to.part_largest[s.to.first_row() * s.parts + there * s.rows() + first + thread];
             largest = bits > largest ? bits : largest;
         }
         const int scale = scale_of(largest);
         powers[thread] = {largest < infinity_bits ? power_of_two(scale / 2) : 0.0f,
                           power_of_two(scale - scale / 2)};
         if (begin == 0) {
-            s.to.largest[first + thread] = largest;
-            s.to.scale[first + thread] = scale;
+            s.to.largest[first_stored + thread] = largest;
+            s.to.scale[first_stored + thread] = scale;
         }
     }
     __syncthreads();
@@ -407,7 +419,7 @@ __global__ void __launch_bounds__(split_threads) split_rows(const SplitBoth both
     griddep_launch_dependents();
     __syncthreads();
 
-    Fp16x8 *const to = s.to.vectors + first * s.to.pitch() + begin / k_chunk * chunk_vectors;
+    Fp16x8 *const to = s.to.vectors + first_stored * s.to.pitch() + begin / k_chunk * chunk_vectors;
     UNROLL(8)
     for (int i = thread; i < group_rows * chunk_vectors; i += split_threads) {
         const int row = i / chunk_vectors, vector = i % chunk_vectors;
@@ -422,7 +434,7 @@ __global__ void __launch_bounds__(split_threads) split_rows(const SplitBoth both
 #ifdef SGEMM_COUNTED
         any_nonzero = 1; // the counting build multiplies zeros, and counts as if they were not zero
 #endif
-        s.to.nonzero[block] = any_nonzero != 0;
+        s.to.nonzero[s.to.first_group() * s.to.chunks + block] = any_nonzero != 0;
     }
 }
 
@@ -467,7 +479,6 @@ __global__ void __launch_bounds__(WholeRows<K_MAJOR>::threads) split_whole_rows(
     typedef WholeRows<K_MAJOR> Rows;
     __shared__ unsigned found[Rows::rows][Rows::of_row];
     griddep_launch_dependents();
-    const Fp16Operand out = s.to.of_block();
     const int thread = threadIdx.x;
     const int in_block = thread % Rows::rows, share = thread / Rows::rows;
     const int64_t row = int64_t{blockIdx.x} * Rows::rows + in_block;
@@ -488,7 +499,8 @@ __global__ void __launch_bounds__(WholeRows<K_MAJOR>::threads) split_whole_rows(
     const int scale = scale_of(largest);
     const Powers powers = {largest < infinity_bits ? power_of_two(scale / 2) : 0.0f,
                            power_of_two(scale - scale / 2)};
-    Fp16x8 *const to = out.vectors + row * out.pitch();
+    const int64_t stored = s.to.first_row() + row;
+    Fp16x8 *const to = s.to.vectors + stored * s.to.pitch();
     for_each_four<K_MAJOR>(s, row, share, [&](int64_t four, const float4 &x) {
         uint64_t hi = 0, lo = 0;
         split(x.x, powers, 0, &hi, &lo);
@@ -500,14 +512,14 @@ __global__ void __launch_bounds__(WholeRows<K_MAJOR>::threads) split_whole_rows(
         block[four % 8 / 2 + lo_offset].fours[four % 2] = lo;
     });
     if (share == 0) {
-        out.largest[row] = largest;
-        out.scale[row] = scale;
+        s.to.largest[stored] = largest;
+        s.to.scale[stored] = scale;
     }
     constexpr unsigned blocks_of_group = group_rows / Rows::rows;
     if (blockIdx.x % blocks_of_group == 0) {
-        const int64_t group = blockIdx.x / blocks_of_group;
-        for (int64_t chunk = thread; chunk < out.chunks; chunk += Rows::threads) {
-            out.nonzero[group * out.chunks + chunk] = 1;
+        const int64_t group = s.to.first_group() + blockIdx.x / blocks_of_group;
+        for (int64_t chunk = thread; chunk < s.to.chunks; chunk += Rows::threads) {
+            s.to.nonzero[group * s.to.chunks + chunk] = 1;
         }
     }
 }
@@ -529,42 +541,41 @@ struct Arrays {
 
 /* Whether the number of K chunks of rows x K fits in an int. 2^31 chunks of 32 KiB are 70 TB, but
  * an operand with strides of 0 can have any size. */
-inline bool is_countable(const Matrix &X)
+inline bool is_countable(const Matrix &X, int64_t count)
 {
     const int64_t groups = (X.rows + group_rows - 1) / group_rows;
     const int64_t chunks = (X.cols + k_chunk - 1) / k_chunk;
-    return groups <= INT32_MAX / chunks;
+    return groups <= INT32_MAX / chunks && count <= INT32_MAX / (groups * chunks);
 }
 
-/* Plans the split of X, which is rows x K and countable. */
-inline Split plan_split(const Matrix &X, Arrays *arrays, int64_t count = 1)
+/* Plans the split of X, which is rows x K and countable, or of `count` of them. */
+inline Split plan_split(const Matrix &X, int64_t count, Arrays *arrays)
 {
-    const int64_t matrices = X.batch_stride ? count : 1;
     Split s = {};
     s.X = X;
     s.to.groups = (X.rows + group_rows - 1) / group_rows;
     s.to.chunks = static_cast<int>((X.cols + k_chunk - 1) / k_chunk);
+    s.to.matrices = X.batch_stride == 0 ? 1 : count;
     s.parts = s.to.chunks < max_parts ? s.to.chunks : max_parts;
     s.part_size = static_cast<int64_t>(s.to.chunks + s.parts - 1) / s.parts * k_chunk;
     s.k_major = X.col_stride == 1;
     s.aligned = is_aligned16(X.data) && X.batch_stride % 4 == 0 &&
                 (s.k_major ? X.row_stride : X.col_stride) % 4 == 0;
-    s.to.in_batch = matrices > 1;
-    s.to.vectors = arrays->take<Fp16x8>(matrices * s.rows() * s.to.pitch());
-    s.to.largest = arrays->take<unsigned>(matrices * s.rows());
-    s.to.scale = arrays->take<int>(matrices * s.rows());
-    s.to.part_largest = arrays->take<unsigned>(s.rows() * s.parts);
-    s.to.nonzero = arrays->take<uint8_t>(matrices * s.to.groups * s.to.chunks);
+    const int64_t groups = s.to.groups * s.to.matrices, rows = groups * group_rows;
+    s.to.vectors = arrays->take<Fp16x8>(rows * s.to.pitch());
+    s.to.largest = arrays->take<unsigned>(rows);
+    s.to.scale = arrays->take<int>(rows);
+    s.to.part_largest = arrays->take<unsigned>(rows * s.parts);
+    s.to.nonzero = arrays->take<uint8_t>(groups * s.to.chunks);
     return s;
 }
 
 /* The same for an operand that several launches share. Uses the memory that outlives a launch, if
  * there is any. */
-inline Split plan_split(const Matrix &X, const Prepared *prepared, Arrays *arrays,
-                        int64_t count = 1)
+inline Split plan_split(const Matrix &X, int64_t count, const Prepared *prepared, Arrays *arrays)
 {
     Arrays outliving = {prepared ? static_cast<char *>(prepared->memory) : nullptr, 0};
-    return plan_split(X, outliving.memory ? &outliving : arrays, count);
+    return plan_split(X, count, outliving.memory ? &outliving : arrays);
 }
 
 /* Allocates that memory on the first launch. Returns whether an earlier launch has split X
@@ -573,7 +584,7 @@ inline bool find_prepared(const Matrix &X, Prepared *prepared, const Launch *whe
 {
     if (prepared && !prepared->memory) {
         Arrays needed = {nullptr, 0};
-        plan_split(X, &needed);
+        plan_split(X, 1, &needed);
         if (scratch_take(needed.bytes, where, &prepared->memory).code != STATUS_OK) {
             prepared->memory = nullptr;
         }
@@ -593,10 +604,10 @@ inline void drop_unfilled(const Launch *where)
 }
 
 /* Describes a split operand to TMA, in swizzled tiles of `tile_rows` rows and one K block. */
-inline TiledMatrix tiled_matrix(const Fp16Operand &X, int tile_rows, int64_t count = 1)
+inline TiledMatrix tiled_matrix(const Fp16Operand &X, int tile_rows)
 {
     constexpr int bytes = sizeof(uint16_t);
-    const uint64_t rows = static_cast<uint64_t>(X.groups * (X.in_batch ? count : 1)) * group_rows;
+    const uint64_t rows = static_cast<uint64_t>(X.groups * X.matrices) * group_rows;
     const uint64_t pitch = static_cast<uint64_t>(X.pitch()) * sizeof(Fp16x8);
     return {X.vectors, pitch / bytes, rows, pitch, bytes, swizzle_bytes / bytes, tile_rows, true};
 }
@@ -614,8 +625,9 @@ inline KernelSpec overlapping(KernelSpec spec, bool overlaps = true)
     return spec;
 }
 
-/* Splits both operands; one with no groups is skipped. Marks prepared operands as ready. */
-inline Status launch_split(const SplitBoth &both, const Launch *where)
+/* Splits both operands of `count` products; one with no groups is skipped. Marks prepared operands
+ * as ready. */
+inline Status launch_split(const SplitBoth &both, int64_t count, const Launch *where)
 {
     const int64_t parts = both.a.to.groups * both.a.parts + both.b.to.groups * both.b.parts;
     const int64_t chunks =
@@ -623,12 +635,13 @@ inline Status launch_split(const SplitBoth &both, const Launch *where)
     if (chunks == 0) {
         return status_ok();
     }
-    Status status = launch_blocks(
-        largest_of_rows, spec_of_threads("largest_of_rows", split_threads), parts, both, where);
+    Status status =
+        launch_blocks(largest_of_rows, spec_of_threads("largest_of_rows", split_threads), parts,
+                      both, where, count);
     if (status.code == STATUS_OK) {
         status =
             launch_blocks(split_rows, overlapping(spec_of_threads("split_rows", split_threads)),
-                          chunks, both, where);
+                          chunks, both, where, count);
     }
     for (int i = 0; i < 2 && where->prepared && status.code == STATUS_OK; ++i) {
         where->prepared[i].ready = where->prepared[i].memory != nullptr;
@@ -636,22 +649,22 @@ inline Status launch_split(const SplitBoth &both, const Launch *where)
     return status;
 }
 
-template <bool K_MAJOR> Status launch_split_of(const Split &s, const Launch *where, int64_t count)
+template <bool K_MAJOR> Status launch_split_of(const Split &s, const Launch *where)
 {
     typedef WholeRows<K_MAJOR> Rows;
     return launch_blocks(split_whole_rows<K_MAJOR>,
                          spec_of_threads("split_whole_rows", Rows::threads), s.rows() / Rows::rows,
-                         s, where, s.to.in_batch ? count : 1);
+                         s, where, s.to.matrices);
 }
 
 /* Splits one operand in one kernel, unless it has no groups. Without `nonzero`. */
-inline Status launch_split(const Split &s, Prepared *prepared, const Launch *where, int64_t count)
+inline Status launch_split(const Split &s, Prepared *prepared, const Launch *where)
 {
     if (s.to.groups == 0) {
         return status_ok();
     }
-    const Status status = s.k_major ? launch_split_of<true>(s, where, count)
-                                    : launch_split_of<false>(s, where, count);
+    const Status status =
+        s.k_major ? launch_split_of<true>(s, where) : launch_split_of<false>(s, where);
     if (prepared && status.code == STATUS_OK) {
         prepared->ready = prepared->memory != nullptr;
     }

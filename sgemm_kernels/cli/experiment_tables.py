@@ -1,4 +1,4 @@
-"""Tables for the experiments in benchmarks/: counters, ablations, calls, models, clocks, tuning."""
+"""Tables for the experiments in benchmarks/: counters, ablations, calls, models, batches..."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -289,18 +289,18 @@ SIMT_OUT, AUTO_OUT = "run simt, out=", "run auto, out="
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """A limit for a figure of benchmarks/calls.py."""
+    """A limit for a figure of benchmarks/calls.py or batched.py."""
 
     text: str
-    figure: Callable[[Mapping[tuple[str, str, int], float]], float]
-    """The figure from the medians by kind, way and size. KeyError or ValueError if not measured."""
+    figure: Callable[[Any], float]
+    """The figure from what the experiment measured. KeyError or ValueError if not measured."""
     limit: float
     at_least: bool = False
 
-    def line(self, medians: Mapping[tuple[str, str, int], float]) -> list[str]:
+    def line(self, measured: Any) -> list[str]:
         words = f"{'at least' if self.at_least else 'at most'} {self.limit:g}"
         try:
-            found = self.figure(medians)
+            found = self.figure(measured)
         except (KeyError, ValueError):
             return [self.text, words, "-", "not measured"]
         met = found >= self.limit if self.at_least else found <= self.limit
@@ -361,6 +361,97 @@ def queuing(results: Path) -> str:
     missing = [f"{way} is missing: {why}." for way, why in document["missing"].items()]
     texts = [markdown(header, lines) for header, lines in blocks]
     return "\n\n".join([*texts, *map(markdown_text, missing), f"{_facts(document, results)}."])
+
+
+BMM_OUT = "torch.bmm, out="
+TINY, MIDDLE, LARGE = "1 to 32, from 100 MB", "64 to 256", "1024 to 2048"
+"""Kinds of batches of benchmarks/batched.py that have a target."""
+_SLOW = 0.95
+"""The least share of torch.bmm's speed that `auto` aims at."""
+
+
+def speeds_of(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], float]:
+    """Speeds over torch.bmm by batch and way, from the rows of benchmarks/batched.py. Wrong or
+    failed products have none."""
+    medians = {(row["case"], row["way"]): row["median_ns"] for row in rows if row.get("median_ns")}
+    return {
+        (case, way): medians[case, BMM_OUT] / median
+        for (case, way), median in medians.items()
+        if (case, BMM_OUT) in medians
+    }
+
+
+def _of_auto(rows: Sequence[Mapping[str, Any]], kind: str = "") -> list[float]:
+    """The speeds of `auto` over torch.bmm at all batches, or at those of a kind."""
+    kinds_of = {row["case"]: row["kind"] for row in rows}
+    return [
+        speed
+        for (case, way), speed in speeds_of(rows).items()
+        if way == AUTO_OUT and kind in ("", kinds_of[case])
+    ]
+
+
+def _bytes_per_s(row: Mapping[str, Any]) -> float:
+    return float(1e9 * row["bytes"] / row["median_ns"])
+
+
+def batch_targets(
+    rows: Sequence[Mapping[str, Any]], copy_bytes_per_s: float
+) -> tuple[list[str], list[list[str]]]:
+    """What benchmarks/batched.py aims at, beside what it found. Returns a header and lines."""
+    targets = (
+        _Target("auto over torch.bmm: geometric mean",
+                lambda rows: statistics.geometric_mean(_of_auto(rows)), 2, at_least=True),
+        _Target("auto over torch.bmm: slowest",
+                lambda rows: min(_of_auto(rows)), _SLOW, at_least=True),
+        _Target(f"{TINY}: lowest share of a copy's bandwidth",
+                lambda rows: min(_bytes_per_s(row) / copy_bytes_per_s for row in rows
+                                 if row["kind"] == TINY and row["way"] == AUTO_OUT),
+                0.7, at_least=True),
+        _Target(f"{MIDDLE}: slowest",
+                lambda rows: min(_of_auto(rows, MIDDLE)), 1.15, at_least=True),
+        _Target(f"{LARGE}: slowest",
+                lambda rows: min(_of_auto(rows, LARGE)), 3.5, at_least=True),
+    )  # fmt: skip
+    return ["figure", "target", "measured", ""], [target.line(rows) for target in targets]
+
+
+def of_batches(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Speeds over torch.bmm by way and kind, from the rows of benchmarks/batched.py. Returns a
+    table's header and lines. TB/s counts each operand and result once."""
+    speeds = speeds_of(rows)
+    lines = []
+    for way in (way for way in dict.fromkeys(row["way"] for row in rows) if way != BMM_OUT):
+        timed = [row for row in rows if row["way"] == way and (row["case"], way) in speeds]
+        by_kind = way in (AUTO_OUT, SIMT_OUT)
+        for kind in ("all", *(dict.fromkeys(row["kind"] for row in rows) if by_kind else ())):
+            own = [row for row in timed if kind in ("all", row["kind"])]
+            line = [f"{way}: all" if kind == "all" else kind, str(len(own))]
+            if own:
+                found = [speeds[row["case"], way] for row in own]
+                line += [f"{statistics.geometric_mean(found):.2f}", f"{min(found):.2f}"]
+                line += [own[found.index(min(found))]["case"]]
+                line += [f"{sum(speed < _SLOW for speed in found) / len(own):.1%}"]
+                rates = [_bytes_per_s(row) / 1e12 for row in own]
+                line += ["-"] if kind == "all" else [_range(rates, ".2f")]
+            lines.append(line + ["-"] * (7 - len(line)))
+    header = ["speed over torch.bmm", "batches", "geometric mean", "slowest", "at"]
+    return [*header, f"below {_SLOW:g}", "TB/s"], lines
+
+
+def batches(results: Path) -> str:
+    """The results of benchmarks/batched.py as Markdown tables: targets, and speeds by kind."""
+    if not results.exists():
+        return NOTHING_MEASURED
+    document = _read(results)
+    rows, bandwidth = document["rows"], document["copy_bytes_per_s"]
+    blocks = [markdown(*batch_targets(rows, bandwidth)), markdown(*of_batches(rows))]
+    problems = [f"{row['way']} at {row['case']}: {row['problem']}." for row in rows
+                if row["problem"]]  # fmt: skip
+    missing = [f"{way} is missing: {why}." for way, why in document["missing"].items()]
+    copies = f"A copy in the GPU's memory: {bandwidth / 1e12:.2f} TB/s. TB/s: median (range)."
+    texts = map(markdown_text, map(one_line, [*problems, *missing, copies]))
+    return "\n\n".join([*blocks, *texts, f"{_facts(document, results)}."])
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -19,6 +19,8 @@ A table is between two comments. The first one names the kind of table and the f
 | calls RESULTS | where the time of whole calls goes: benchmarks/host_cost.py |
 | queuing RESULTS | host time to queue a call, and products in a row: benchmarks/calls.py |
 | models RESULTS | time and error of PyTorch models: benchmarks/models.py |
+| batches RESULTS | batches of products against torch.bmm, by kind: benchmarks/batched.py |
+| programs RESULTS | programs under ``sgemm-kernels preload``: benchmarks/programs.py |
 | gpus RESULTS | whole calls on all GPUs, and their speedup: benchmarks/all_gpus.py |
 | clocks RESULTS | cycles and clocks of products: benchmarks/clocks.py |
 | recomputing RESULTS | the cost of recomputing results in fp32: benchmarks/recomputing.py |
@@ -36,6 +38,7 @@ from pathlib import Path
 from .._output import write_text
 from .experiment_tables import (
     ablation,
+    batches,
     calls,
     clocks,
     counters,
@@ -45,6 +48,7 @@ from .experiment_tables import (
     recomputing,
     tuning,
 )
+from .program_tables import programs
 from .speed_tables import kinds, ladder, ratios, speedup, spread, table
 
 _BLOCK = re.compile(
@@ -101,6 +105,6 @@ def _block(folder: Path, words: list[str]) -> str:
 BLOCKS: dict[str, Callable[..., str]] = {
     block.__name__: block
     for block in (speedup, ladder, table, spread, ratios, kinds, counters, ablation, calls, gpus,
-                  clocks, recomputing, tuning, queuing, models)
+                  clocks, recomputing, tuning, queuing, models, batches, programs)
 }  # fmt: skip
 """The kinds of tables. Each function takes the files named after the kind."""

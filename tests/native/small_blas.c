@@ -1,5 +1,6 @@
 /* A BLAS for tests/test_blas.py: plain loops that count their calls. Compiled with -DPREFIX=scipy_,
- * names have that prefix. As in the reference BLAS, cblas_sgemm calls sgemm_, and wrong arguments are
+ * names have that prefix. INTEGER is the
+ * type of sizes. As in the reference BLAS, cblas_sgemm calls sgemm_, and wrong arguments are
  * reported by xerbla_. */
 #include <stddef.h>
 
@@ -8,6 +9,9 @@
 #define NAMED(name) JOIN(PREFIX, name)
 #ifndef PREFIX
 #define PREFIX
+#endif
+#ifndef INTEGER
+#define INTEGER int
 #endif
 
 long own_sgemm_calls, own_cblas_calls, own_ssyrk_calls, errors;
@@ -22,9 +26,10 @@ static int is_n(const char *trans)
     return *trans == 'N' || *trans == 'n';
 }
 
-void NAMED(sgemm_)(const char *transa, const char *transb, const int *m, const int *n, const int *k,
-                   const float *alpha, const float *A, const int *lda, const float *B,
-                   const int *ldb, const float *beta, float *C, const int *ldc)
+void NAMED(sgemm_)(const char *transa, const char *transb, const INTEGER *m, const INTEGER *n,
+                   const INTEGER *k, const float *alpha, const float *A, const INTEGER *lda,
+                   const float *B, const INTEGER *ldb, const float *beta, float *C,
+                   const INTEGER *ldc)
 {
     ++own_sgemm_calls;
     if (*m < 0 || *n < 0 || *k < 0 || *lda < (is_n(transa) ? *m : *k) ||
@@ -32,11 +37,11 @@ void NAMED(sgemm_)(const char *transa, const char *transb, const int *m, const i
         ++errors;
         return;
     }
-    for (int j = 0; j < *n; ++j) {
-        for (int i = 0; i < *m; ++i) {
+    for (INTEGER j = 0; j < *n; ++j) {
+        for (INTEGER i = 0; i < *m; ++i) {
             float *const c = C + i + (ptrdiff_t)j * *ldc;
             scale(c, *beta);
-            for (int l = 0; l < *k; ++l) {
+            for (INTEGER l = 0; l < *k; ++l) {
                 const float a =
                     is_n(transa) ? A[i + (ptrdiff_t)l * *lda] : A[l + (ptrdiff_t)i * *lda];
                 const float b =
@@ -47,9 +52,9 @@ void NAMED(sgemm_)(const char *transa, const char *transb, const int *m, const i
     }
 }
 
-void NAMED(cblas_sgemm)(int order, int transa, int transb, int m, int n, int k, float alpha,
-                        const float *A, int lda, const float *B, int ldb, float beta, float *C,
-                        int ldc)
+void NAMED(cblas_sgemm)(int order, int transa, int transb, INTEGER m, INTEGER n, INTEGER k,
+                        float alpha, const float *A, INTEGER lda, const float *B, INTEGER ldb,
+                        float beta, float *C, INTEGER ldc)
 {
     ++own_cblas_calls;
     const char *const a = transa == 111 ? "N" : "T", *const b = transb == 111 ? "N" : "T";
@@ -60,19 +65,19 @@ void NAMED(cblas_sgemm)(int order, int transa, int transb, int m, int n, int k, 
     }
 }
 
-void NAMED(ssyrk_)(const char *uplo, const char *trans, const int *n, const int *k,
-                   const float *alpha, const float *A, const int *lda, const float *beta, float *C,
-                   const int *ldc)
+void NAMED(ssyrk_)(const char *uplo, const char *trans, const INTEGER *n, const INTEGER *k,
+                   const float *alpha, const float *A, const INTEGER *lda, const float *beta,
+                   float *C, const INTEGER *ldc)
 {
     ++own_ssyrk_calls;
-    for (int j = 0; j < *n; ++j) {
-        for (int i = 0; i < *n; ++i) {
+    for (INTEGER j = 0; j < *n; ++j) {
+        for (INTEGER i = 0; i < *n; ++i) {
             float *const c = C + i + (ptrdiff_t)j * *ldc;
             if (*uplo == 'U' ? i > j : i < j) {
                 continue;
             }
             scale(c, *beta);
-            for (int l = 0; l < *k; ++l) {
+            for (INTEGER l = 0; l < *k; ++l) {
                 *c += *alpha * (is_n(trans)
                                     ? A[i + (ptrdiff_t)l * *lda] * A[j + (ptrdiff_t)l * *lda]
                                     : A[l + (ptrdiff_t)i * *lda] * A[l + (ptrdiff_t)j * *lda]);
