@@ -635,6 +635,20 @@ def test_auto_computes_a_batch_by_fused(M, N, shared, rng, monkeypatch):
     assert same_bits(together, np.array(singly))
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_auto_computes_a_batch_by_waves(shared, rng, monkeypatch):
+    """With the bits of single products."""
+    A, B, C = normal(rng, 8, 512, 320), normal(rng, 8, 320, 512), normal(rng, 8, 512, 512)
+    if shared:
+        A, B = np.ascontiguousarray(A[::-1])[::-1], B[1]
+    monkeypatch.setenv(SETTING, "132")
+    together = run("auto", A, B, C=C, beta=2, device="cpu")
+    singly = [
+        run("waves", A[n], B if shared else B[n], C=C[n], beta=2, device="cpu") for n in range(8)
+    ]
+    assert same_bits(together, np.array(singly))
+
+
 @pytest.mark.parametrize("layouts", ["CC", "CF", "FC", "FF"])
 def test_fused_splits_the_smaller_operand_in_advance(layouts, rng):
     """A wide C is computed as its transpose, with the same bits."""
