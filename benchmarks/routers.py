@@ -1,4 +1,4 @@
-"""Experiment 15: products of mixture-of-experts routers, and squares, against cuBLAS.
+"""Experiment 22: products of mixture-of-experts routers, and squares, against cuBLAS.
 
 ``python benchmarks/routers.py`` measures M tokens x N experts x K hidden for the sizes of real
 models, with a column-major B (the weights of a linear layer), and squares. These shapes have few

@@ -616,20 +616,20 @@ def test_sums_of_fused_that_may_overflow_are_computed_in_float32(rng):
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_auto_computes_a_batch_by_fused(shared, rng, monkeypatch):
-    """With the bits of single products, which all take one slice of K here. Results that fail the
-    check, and tiles that fall back, differ from matrix to matrix."""
-    A, B = normal(rng, 3, 300, 512), normal(rng, 3, 512, 70)
+@pytest.mark.parametrize(("M", "N"), [(300, 70), (70, 300)])
+def test_auto_computes_a_batch_by_fused(M, N, shared, rng, monkeypatch):
+    """With the bits of single products, which all take one slice of K here. A may be the same for
+    all. Results that fail the check, and tiles that fall back, differ from matrix to matrix."""
+    A, B = normal(rng, 3, M, 512), normal(rng, 3, N, 512).swapaxes(1, 2)
     A[1, 5, :256] *= np.float32(2.0**-30)
     B[1, 256:] *= np.float32(2.0**-30)
-    A[2, :256] = np.nan
-    if shared:  # in this order the rows of A are not those of one matrix
-        A, B = np.ascontiguousarray(A[::-1])[::-1], B[1]
-    C = normal(rng, 3, 300, 70)
+    B[2, :, 40:] = np.nan
+    A = A[1] if shared else A
+    C = normal(rng, 3, M, N)
     monkeypatch.setenv(SETTING, "1")
     together = run("auto", A, B, C=C, alpha=0.7, beta=-0.3, device="cpu")
     singly = [
-        run("fused", A[n], B if shared else B[n], C=C[n], alpha=0.7, beta=-0.3, device="cpu")
+        run("fused", A if shared else A[n], B[n], C=C[n], alpha=0.7, beta=-0.3, device="cpu")
         for n in range(3)
     ]
     assert same_bits(together, np.array(singly))
