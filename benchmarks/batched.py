@@ -267,7 +267,7 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = Fa
                        xycoords=("axes fraction", "data"), textcoords="offset points")  # fmt: skip
         below.set(xscale="log", ylim=(0, 1.15 * peak), ylabel="TB/s, each operand once",
                   xlabel="size of a product: cube root of M N K",
-                  title="Memory traffic: beyond about 64, arithmetic limits instead")  # fmt: skip
+                  title="Memory traffic: beyond about 128, arithmetic limits instead")  # fmt: skip
         ticks(below, "x", [2**power for power in range(12)])
     return figure
 

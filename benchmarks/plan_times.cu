@@ -56,6 +56,11 @@ extern "C" Status launch_waves_cuda(const Sgemm *, const Launch *)
     return status_error(STATUS_UNSUPPORTED, "no plan");
 }
 
+extern "C" Status launch_fused_cuda(const Sgemm *, const Launch *)
+{
+    return status_error(STATUS_UNSUPPORTED, "no plan");
+}
+
 /* Freed memory stays in the pool of the process, as in the package. */
 extern "C" int keep_scratch(int device)
 {

@@ -1,4 +1,4 @@
-"""The table of unchanged programs under ``sgemm-kernels preload``."""
+"""The table of programs under ``sgemm-kernels preload``: benchmarks/programs.py."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
