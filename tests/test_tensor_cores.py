@@ -623,13 +623,28 @@ def test_auto_computes_a_batch_by_fused(shared, rng, monkeypatch):
     A[1, 5, :256] *= np.float32(2.0**-30)
     B[1, 256:] *= np.float32(2.0**-30)
     A[2, :256] = np.nan
-    B = B[1] if shared else B
+    if shared:  # in this order the rows of A are not those of one matrix
+        A, B = np.ascontiguousarray(A[::-1])[::-1], B[1]
     C = normal(rng, 3, 300, 70)
     monkeypatch.setenv(SETTING, "1")
     together = run("auto", A, B, C=C, alpha=0.7, beta=-0.3, device="cpu")
     singly = [
         run("fused", A[n], B if shared else B[n], C=C[n], alpha=0.7, beta=-0.3, device="cpu")
         for n in range(3)
+    ]
+    assert same_bits(together, np.array(singly))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_auto_computes_a_batch_by_waves(shared, rng, monkeypatch):
+    """With the bits of single products."""
+    A, B, C = normal(rng, 8, 512, 320), normal(rng, 8, 320, 512), normal(rng, 8, 512, 512)
+    if shared:
+        A, B = np.ascontiguousarray(A[::-1])[::-1], B[1]
+    monkeypatch.setenv(SETTING, "132")
+    together = run("auto", A, B, C=C, beta=2, device="cpu")
+    singly = [
+        run("waves", A[n], B if shared else B[n], C=C[n], beta=2, device="cpu") for n in range(8)
     ]
     assert same_bits(together, np.array(singly))
 
