@@ -27,7 +27,7 @@ from _results import output_argument, write
 from sgemm_kernels import build_info, devices
 from sgemm_kernels._table import table
 from sgemm_kernels.cli.c_library import preload_environment
-from sgemm_kernels.cli.experiment_tables import SAME_WORK, of_programs
+from sgemm_kernels.cli.program_tables import SAME_WORK, of_programs
 
 HERE = Path(__file__).resolve().parent
 OWN, NVBLAS, OURS = "own BLAS", "NVBLAS", "preload"

@@ -412,10 +412,9 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
     for source in [
         *_sources(root, "core/*.c"),
         *_sources(root, "engine/*.c"),
+        *_sources(root, "blas/*.c"),
     ]:  # without Python's headers
         jobs.append(Job(cc, source, _object(host, source), c_flags))
-    for source in _sources(root, "blas/*.c"):
-        jobs.append(Job(cc, source, _object(f"{kind}host", source), c_flags))
     for source in _sources(root, "torch/*.c"):  # PyTorch's exceptions pass through its callers
         jobs.append(Job(cc, source, _object(host, source), [*c_flags, "-fexceptions"]))
     search, outside = _python_and_numpy()

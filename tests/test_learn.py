@@ -17,7 +17,7 @@ import pytest
 
 import sgemm_kernels
 from sgemm_kernels.__main__ import main
-from sgemm_kernels.custom.check import Tile
+from sgemm_kernels.custom.cases import Tile
 from sgemm_kernels.custom.child_process import Child
 from sgemm_kernels.learning import drawing, grade
 from sgemm_kernels.learning.counts import COUNTS

@@ -1,7 +1,5 @@
 """NumPy's own tests of matmul, with float32 products computed by run()."""
 
-import importlib
-
 import numpy as np
 import pytest
 

@@ -11,7 +11,7 @@ import pytest
 import sgemm_kernels as sk
 from sgemm_kernels import _cache, _core
 from sgemm_kernels.custom import check, child_process, compiler, sanitize, tuning
-from sgemm_kernels.custom.check import Tile
+from sgemm_kernels.custom.cases import Tile
 
 from .test_own import ENDLESS, SMALLEST, operands
 

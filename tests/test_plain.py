@@ -10,7 +10,7 @@ import pytest
 
 import sgemm_kernels as sk
 from sgemm_kernels.custom import compiler, expressions, nvrtc, plain_text, sanitize
-from sgemm_kernels.custom.check import Case, plain_cases, tile_of
+from sgemm_kernels.custom.cases import Case, plain_cases, tile_of
 from sgemm_kernels.custom.compiler import Source
 from sgemm_kernels.custom.plain import PlainLaunch
 
@@ -127,9 +127,11 @@ def test_a_plain_kernel_is_right_as_it_is(name):
     # As sanitize() does, without the trace that finds slow accesses.
     program, _ = compiler.library(kernel.made_of, compiler.watch_build())
     tile = tile_of(kernel.variant)
-    cases, findings = sanitize.watch(program, tile, kernel.file, 20, plain=kernel.plain)
-    assert cases > 5
+    counts, findings = sanitize.watch(program, tile, kernel.file, 20, plain=kernel.plain)
+    assert len(counts) > 5
     assert findings == []
+    late, _ = compiler.library(kernel.made_of, compiler.late_build())
+    assert sanitize.watch_late(late, program, kernel.made_of, tile, 20) == []
     assert not kernel.warnings
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sgemm_kernels.cli import experiment_tables
+from sgemm_kernels.cli import program_tables
 
 
 @pytest.fixture
@@ -61,5 +61,5 @@ def test_the_file_has_every_row(programs, monkeypatch, tmp_path, capsys):
     ways = {(row["program"], row["way"]) for row in document["rows"]}
     assert {("pca", programs.OWN), ("pca", programs.OURS), ("loop_pinned", "run")} <= ways
     assert document["scale"] == 2
-    assert "| pca | own BLAS | 2.000 | 2.000 | 1.00x | - |" in experiment_tables.programs(path)
+    assert "| pca | own BLAS | 2.000 | 2.000 | 1.00x | - |" in program_tables.programs(path)
     capsys.readouterr()

@@ -3,7 +3,6 @@
 CPU tensors use the CPU device, so most of this needs no GPU. The tests marked `on_gpu` need one.
 """
 
-import contextlib
 import shutil
 import sys
 import threading

@@ -30,6 +30,7 @@ MAY_INCLUDE = {
         "cpu/block.h",
         "cpu/fiber_sanitizers.h",
         "cpu/grid.h",
+        "cpu/late_memory.h",
         "ladder/launch.h",
     },
     "jax": {"core/sgemm_kernels.h"},

@@ -20,7 +20,8 @@
 
 /* Replaces run_grid while counting. Always runs in one OS thread. */
 Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
-                  int cluster, int multiprocessors, const Interrupt *interrupt, int64_t matrices);
+                  int cluster, int multiprocessors, const Interrupt *interrupt,
+                  int64_t matrices = 1);
 #define run_grid count_grid
 
 /* Names a range of dynamic shared memory for the rest of the launch. */

@@ -19,6 +19,9 @@ int block_thread();
 /* The number of threads per block. */
 int block_thread_count();
 
+/* Whether the address is in the stack of one of the running threads, or in the page before it. */
+bool block_has_stack_at(const void *address);
+
 /* The name of a thread in messages: "thread 7", or "thread 7 of block 3" in a cluster. Valid until
  * the second call on the same OS thread. A static buffer, because a buffer in the caller would
  * enlarge the stacks of a thousand waiting threads, which share a processor's caches. */

@@ -63,7 +63,7 @@ char *allocate_stacks(size_t stride)
     if (stacks == MAP_FAILED) {
         return nullptr;
     }
-#ifdef SGEMM_CHECKED
+#if defined(SGEMM_CHECKED) || defined(SGEMM_WATCHED)
     for (int index = 0; index < max_threads; ++index) {
         mprotect(static_cast<char *>(stacks) + index * stride, stride - stack_bytes, PROT_NONE);
     }

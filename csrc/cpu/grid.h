@@ -69,7 +69,10 @@ extern __thread unsigned char *dynamic_shared_bytes;
 /* Waits until all threads of the block have reached this line of the kernel. */
 void grid_barrier(int line);
 
-#define __syncwarp() grid_warp_barrier(__LINE__)
+/* With a mask, only its lanes wait for each other. */
+#define __syncwarp(...)                                                                            \
+    (sizeof(#__VA_ARGS__) == 1 ? grid_warp_barrier(__LINE__)                                       \
+                               : grid_barrier_of_lanes((__VA_ARGS__ + 0u), __LINE__))
 
 /* Waits until the 32 threads of the warp have reached this line. Their earlier writes are then
  * visible to each other. The block size must be a multiple of 32. */
@@ -136,6 +139,8 @@ struct GridCheck {
     int order;
     /* Run only this many last blocks of each launch, and the rest of their cluster; 0: all. */
     int64_t last_blocks;
+    /* A block may end before copies by threads that nothing waits for, as a GPU allows. */
+    bool lets_copies_end_late;
 };
 extern GridCheck grid_check;
 #endif

@@ -137,6 +137,16 @@ void late_memory_given(void *memory)
                                 [=](const Memory &m) { return m.bytes == memory; }));
 }
 
+size_t late_memory_left()
+{
+    size_t bytes = 0;
+    for (const Memory &m : memories) {
+        bytes += m.count;
+    }
+    memories.clear();
+    return bytes;
+}
+
 void late_grid_begins()
 {
     for (Memory &m : memories) {

@@ -11,6 +11,9 @@
 
 #pragma GCC visibility push(hidden)
 
+/* The bytes of launches that have ended and did not give their memory back. Forgets them. */
+size_t late_memory_left();
+
 void late_grid_begins();
 void late_grid_ends();
 

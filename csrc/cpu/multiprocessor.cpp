@@ -3,6 +3,9 @@
 #include "multiprocessor.h"
 
 #include <stdio.h>
+#include <string.h>
+
+#include <algorithm>
 
 #include "late.h"
 #include "late_memory.h"
@@ -139,6 +142,17 @@ void let_block_run(Multiprocessor *self)
     const int size = self->grid->block_threads, first = self->current / size * size;
     for (int position = first; position < first + size; ++position) {
         let_run(self, static_cast<unsigned>(position));
+    }
+}
+
+/* The same without the threads that have returned. */
+void let_rest_of_block_run(Multiprocessor *self)
+{
+    const int size = self->grid->block_threads, first = self->current / size * size;
+    for (int position = first; position < first + size; ++position) {
+        if (self->waits[position].what != &self->returned) {
+            let_run(self, static_cast<unsigned>(position));
+        }
     }
 }
 
@@ -320,23 +334,59 @@ void check_warp_is_together(Multiprocessor *self, unsigned thread, int line)
     }
 }
 
+/* True if all threads of the block have arrived at its barrier or have returned. A barrier of a
+ * GPU from compute capability 7.0 on does not wait for warps that have returned. */
+bool all_are_there(const Multiprocessor *self)
+{
+    const Block &block = *self->block;
+    return block.barrier.arrived + block.returned == self->grid->block_threads;
+}
+
+/* Completes the block's barrier, which the warps that have returned do not need. */
+void complete_without_returned(Multiprocessor *self)
+{
+    Block *const block = self->block;
+    for (int first = 0; first < self->grid->block_threads; first += warp_size) {
+        const int returned = block->returned_of_warp[first / warp_size];
+        if (returned != 0 && returned != std::min(warp_size, self->grid->block_threads - first)) {
+            const int base = block_thread() / self->grid->block_threads * self->grid->block_threads;
+            int gone = base + first, there = gone;
+            const auto has_returned = [self](int thread) {
+                return self->waits[self->position_of[thread]].what == &self->returned;
+            };
+            while (!has_returned(gone)) {
+                ++gone;
+            }
+            while (has_returned(there)) {
+                ++there;
+            }
+            block_fail(status_error(
+                STATUS_DEVICE, "%s: %s returned while %s waits at line %d, in the same warp",
+                parted_block, thread_name(gone), thread_name(there), block->barrier.line));
+        }
+    }
+    block->barrier.arrived = 0;
+    ++block->barrier.round;
+    let_rest_of_block_run(self);
+}
+
 /* Records that the running thread, which is at this position, has returned. */
 void end_thread(Multiprocessor *self, int position)
 {
     const int thread = self->order[position];
     check_warp_is_together(self, static_cast<unsigned>(thread), returned);
     Block *const block = self->block;
-    if (block->barrier.arrived > 0) {
-        fail_parted(parted_block, returned, block->barrier.thread, block->barrier.line);
-    }
     if (self->cluster.arrived > 0) {
         fail_parted(parted_cluster, returned, self->cluster.thread, self->cluster.line);
     }
     keep_from_running(self, static_cast<unsigned>(position));
     self->waits[position] = {&self->returned, returned, nullptr};
     self->last_returned = block->last_returned = thread;
+    ++block->returned_of_warp[thread % self->grid->block_threads / warp_size];
     if (++block->returned == self->grid->block_threads) {
         poison_ended(self);
+    } else if (block->barrier.arrived > 0 && all_are_there(self)) {
+        complete_without_returned(self);
     }
     if (++self->returned == self->grid->thread_count) {
 #ifdef SGEMM_LATE
@@ -428,6 +478,7 @@ void run_cluster(Multiprocessor *self, int64_t cluster)
     self->begun = self->returned = 0;
     for (int rank = 0; rank < self->grid->cluster; ++rank) {
         self->blocks[rank].returned = 0;
+        memset(self->blocks[rank].returned_of_warp, 0, sizeof self->blocks[rank].returned_of_warp);
     }
     become_block(self, 0);
     let_all_run(self);
@@ -450,6 +501,13 @@ int block_thread()
 int block_thread_count()
 {
     return multiprocessor->grid->block_threads;
+}
+
+bool block_has_stack_at(const void *address)
+{
+    const Multiprocessor *const self = multiprocessor;
+    const auto byte = static_cast<const char *>(address);
+    return self && byte >= self->stacks && byte < self->stacks + self->stride * max_threads;
 }
 
 const char *thread_name(int thread)
@@ -509,16 +567,17 @@ void grid_barrier(int line)
     Block *const block = self->block;
     GroupBarrier *const all = &block->barrier;
     check_warp_is_together(self, static_cast<unsigned>(self->order[self->current]), line);
-    if (block->returned > 0) {
-        fail_parted(parted_block, line, block->last_returned, returned);
-    }
     arrive(all, parted_block, line);
     const int rank = static_cast<int>(block - self->blocks);
     const unsigned round = all->round;
     sanitizer_barrier_arrives(rank, round);
-    if (++all->arrived < self->grid->block_threads) {
+    ++all->arrived;
+    if (!all_are_there(self)) {
         keep_from_running(self, self->current);
         go_on_from(self, self->current);
+    } else if (block->returned > 0) {
+        complete_without_returned(self);
+        go_on_from(self, self->current / block_thread_count() * block_thread_count());
     } else {
         all->arrived = 0;
         ++all->round;

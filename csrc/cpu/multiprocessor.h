@@ -53,9 +53,10 @@ struct Wait {
 
 /* A block of the cluster. */
 struct Block {
-    GroupBarrier barrier;   /* barrier of the block */
-    int returned;           /* number of threads that have returned */
-    int last_returned;      /* the last one */
+    GroupBarrier barrier; /* barrier of the block */
+    int returned;         /* number of threads that have returned */
+    int last_returned;    /* the last one */
+    int returned_of_warp[max_threads / warp_size];
     unsigned char *shared;  /* dynamic shared memory */
     size_t shared_capacity; /* its bytes, or more */
 };
@@ -97,8 +98,10 @@ struct Multiprocessor {
 extern __thread Multiprocessor *multiprocessor;
 
 /* Stacks are one page further apart: at a power of two they would share cache sets. */
-#ifdef SGEMM_CHECKED
+#if defined(SGEMM_ASAN) || defined(SGEMM_TSAN)
 constexpr size_t stack_bytes = 256 * 1024; /* sanitizers need more, and a guard page */
+#elif defined(SGEMM_CHECKED) || defined(SGEMM_COUNTED) || defined(SGEMM_STOPPABLE)
+constexpr size_t stack_bytes = 576 * 1024; /* a GPU's thread has at most 512 KB of local memory */
 #else
 constexpr size_t stack_bytes = 64 * 1024;
 #endif

@@ -1,4 +1,4 @@
-/* Warp shuffles and votes, under CUDA's names. All 32 threads take part. */
+/* Warp shuffles and votes, under CUDA's names. The lanes of the mask take part. */
 #ifndef SGEMM_CPU_WARP_H
 #define SGEMM_CPU_WARP_H
 
@@ -7,7 +7,18 @@
 
 #pragma GCC visibility push(hidden)
 
-/* The value of lane `from`, or the thread's own if there is no such lane. */
+/* Waits until the lanes in the mask have called it, and returns the values of all of them, unless
+ * `all` is null. Returns the mask of the lanes that exist. */
+unsigned grid_exchange(unsigned mask, uint64_t mine, uint64_t *all, int line);
+
+/* Lets the lanes in the mask wait for each other, and see each other's writes. */
+void grid_barrier_of_lanes(unsigned mask, int line);
+
+/* The lanes of the running thread's warp that exist. */
+unsigned grid_lanes();
+
+/* The value of lane `from`, or the thread's own if there is no such lane. It is undefined, and here
+ * NaN, if the lane is not in the mask. */
 unsigned grid_shuffle(unsigned mask, unsigned value, int from, int line);
 
 /* One bit per thread: whether its predicate is nonzero. */
@@ -37,6 +48,6 @@ template <class T> static inline T grid_shuffle_any(unsigned mask, T value, int 
     grid_shuffle_any(mask, value, grid_lane() + static_cast<int>(lanes), __LINE__)
 #define __ballot_sync(mask, predicate) grid_ballot(mask, (predicate) != 0, __LINE__)
 #define __any_sync(mask, predicate) (__ballot_sync(mask, predicate) != 0)
-#define __all_sync(mask, predicate) (__ballot_sync(mask, predicate) == 0xffffffff)
+#define __all_sync(mask, predicate) (__ballot_sync(mask, predicate) == ((mask)&grid_lanes()))
 
 #endif

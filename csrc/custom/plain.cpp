@@ -45,7 +45,12 @@ Status take(size_t bytes, const Launch *where, void **memory)
     if (const OwnGpu *const gpu = gpu_in_use()) {
         return gpu->scratch_take(bytes, where, memory);
     }
-    *memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+#ifdef SGEMM_WATCHED
+    constexpr size_t beside = 256; /* unused bytes, in which a stray access is found */
+#else
+    constexpr size_t beside = 0;
+#endif
+    *memory = aligned_alloc(256, (bytes + 255) / 256 * 256 + beside);
 #ifdef SGEMM_COUNTED
     if (*memory) {
         name_scratch(*memory, bytes, true);

@@ -107,6 +107,11 @@ template <class Type> static inline Type plain_argument(const PlainValue &value)
 
 #ifndef __CUDACC__
 
+#ifdef SGEMM_WATCHED
+/* Tells watch.cpp the dimensions of the next grid. */
+void watch_grid(const int64_t *grid);
+#endif
+
 /* The blocks of the CPU device have one index. */
 static __thread uint3 plain_block_index;
 static __thread dim3 plain_grid_size, plain_block_size;
@@ -180,6 +185,9 @@ static Status plain_run(void (*kernel)(Types...), const PlainValue (&values)[siz
                                 "device can number: 2147483647",
                                 static_cast<long long>(blocks));
         }
+#endif
+#ifdef SGEMM_WATCHED
+        watch_grid(shape.grid);
 #endif
         return run_grid({plain_thread<Types...>, &call}, blocks,
                         dim3(static_cast<unsigned>(shape.block[0]),

@@ -1,9 +1,11 @@
 #include "watch.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +15,7 @@
 #include <tuple>
 #include <vector>
 
-#include "../cpu/grid.h"
+#include "../cpu/block.h"
 
 /* Tables in the kernel's object, written by sgemm_kernels/custom/annotate_assembly.py as for
  * ../count/count.cpp. */
@@ -34,8 +36,6 @@ extern const SharedArray __start_sgemm_shared_arrays[], __stop_sgemm_shared_arra
 
 namespace {
 
-constexpr int max_threads = 1024;
-constexpr int warp_size = 32;
 constexpr int no_thread = -1;
 
 /* The latest access of one kind to a word, at a clock of its thread. */
@@ -91,7 +91,10 @@ WatchedOperand operands[3];
 std::vector<Array> arrays;
 dim3 block_threads = 0;
 int cluster_blocks = 1;
-bool watching = false; /* the threads of a block or cluster are running */
+bool watching = false;            /* the threads of a block or cluster are running */
+bool fills_with_zeros;            /* and prints nothing */
+int64_t grid_size[3] = {1, 1, 1}; /* of a plain kernel */
+bool launcher_runs;               /* the host's code between the kernels of a product */
 /* Vector clocks (C. J. Fidge, 1988; F. Mattern, 1989). clocks[t][u] is the latest clock of thread u
  * that happened before thread t's next access. A thread leaves its clocks at a barrier, and then
  * its own clock advances. */
@@ -142,6 +145,10 @@ struct {
     int64_t barriers;              /* of the first block */
     int64_t atomics;               /* of all threads */
     int64_t accesses[max_threads]; /* of each thread of the first block */
+    /* Of the first block: reads of shared memory; those after a read of A or B since the last
+     * barrier; those while a copy of the thread is on its way. */
+    int64_t shared_reads, reads_ahead, reads_in_flight;
+    bool has_read_input[max_threads]; /* since its last barrier */
 } done;
 
 int threads_of_block()
@@ -198,19 +205,6 @@ uintptr_t kernel_place(uintptr_t returns_to)
     return own.depth > 2 ? own.in_kernel : returns_to;
 }
 
-/* Prints fields separated by tabs: finding, kind, file, line, array, block, two threads, text. */
-void print_finding(const char *kind, uintptr_t place, const char *array, int64_t block, int thread,
-                   int other_thread, const std::string &text)
-{
-    const Line line = line_of(place);
-    /* An index may be reported both with and without its array's name. */
-    const char *const whose = strcmp(kind, "out of bounds") == 0 ? "" : array;
-    if (told.size() < 100 && told.insert({kind, line.file, line.number, whose}).second) {
-        printf("finding\t%s\t%s\t%d\t%s\t%lld\t%d\t%d\t%s\n", kind, line.file, line.number, array,
-               static_cast<long long>(block), thread, other_thread, text.c_str());
-    }
-}
-
 std::string formatted(const char *format, ...) __attribute__((format(printf, 1, 2)));
 std::string formatted(const char *format, ...)
 {
@@ -220,6 +214,32 @@ std::string formatted(const char *format, ...)
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     return text;
+}
+
+/* '4', or '(4, 1)' in a plain kernel's grid of two or three dimensions. */
+std::string name_of_block(int64_t block)
+{
+    const long long x = grid_size[0], y = grid_size[1], z = grid_size[2];
+    return y == 1 && z == 1 ? std::to_string(block)
+           : z == 1         ? formatted("(%lld, %lld)", block % x, block / x)
+                    : formatted("(%lld, %lld, %lld)", block % x, block / x % y, block / x / y);
+}
+
+/* Prints fields separated by tabs: finding, kind, file, line, array, block, two threads, text. */
+void print_finding(const char *kind, uintptr_t place, const char *array, int64_t block, int thread,
+                   int other_thread, const std::string &text)
+{
+    if (fills_with_zeros) {
+        return;
+    }
+    const Line line = line_of(place);
+    /* An index may be reported both with and without its array's name. */
+    const char *const whose = strcmp(kind, "out of bounds") == 0 ? "" : array;
+    if (told.size() < 100 && told.insert({kind, line.file, line.number, whose}).second) {
+        printf("finding\t%s\t%s\t%d\t%s\t%lld\t%d\t%d\t%s\n", kind, line.file, line.number, array,
+               static_cast<long long>(block), thread, other_thread,
+               (block > 0 ? text + ", in block " + name_of_block(block) : text).c_str());
+    }
 }
 
 void tell(const char *kind, uintptr_t place, const char *array, const std::string &text)
@@ -298,7 +318,8 @@ void tell_race(const Array &array, uintptr_t address, const Touch &before, bool 
     const bool one_cluster = before.block == this_cluster();
     const long long other_block = block_of(before.block, before.thread);
     const bool one_block = one_cluster && other_block == blockIdx.x;
-    const std::string of_block = one_block ? "" : formatted(" of block %lld", other_block);
+    const std::string of_block =
+        one_block ? "" : formatted(" of block %s", name_of_block(other_block).c_str());
     if (before.on_its_way) {
         print_finding(
             "race", place, array.name, blockIdx.x, thread, other_thread,
@@ -308,12 +329,17 @@ void tell_race(const Array &array, uintptr_t address, const Touch &before, bool 
                       other_thread, of_block.c_str(), other.number));
         return;
     }
+    const bool same_place = was_store && store && before.place == place;
+    const bool earlier_round = one_cluster && other.number > line_of(place).number;
     print_finding("race", place, array.name, blockIdx.x, thread, other_thread,
-                  formatted("thread %d %s %s, which thread %d%s %s at line %d, and no %s "
+                  formatted("thread %d %s %s, which thread %d%s %s%s at line %d%s, and no %s "
                             "between them",
                             thread, store ? "writes" : "reads", element_of(array, address).c_str(),
                             other_thread, of_block.c_str(), was_store ? "writes" : "reads",
-                            other.number,
+                            same_place ? " too" : "", other.number,
+                            same_place      ? ": two threads write the same element"
+                            : earlier_round ? " in an earlier round of the loop"
+                                            : "",
                             one_block     ? "barrier is"
                             : one_cluster ? "barrier of the cluster is"
                                           : "fences with atomic operations are"));
@@ -331,10 +357,13 @@ void look_at_word(Array *array, uintptr_t address, unsigned bytes, bool store, b
     if (word.block != block && !array->scratch) {
         if (array->operand && store && !ordered(word.writer, now)) {
             const Line other = line_of(word.writer.place);
-            tell("race", place, array->name,
-                 formatted("writes %s, which block %lld writes too, at line %d",
-                           element_of(*array, address).c_str(),
-                           block_of(word.block, word.writer.thread), other.number));
+            tell(
+                "race", place, array->name,
+                formatted("thread %d writes %s, which block %s writes too, at line %d: two threads "
+                          "write the same element",
+                          thread_in_block(), element_of(*array, address).c_str(),
+                          name_of_block(block_of(word.block, word.writer.thread)).c_str(),
+                          other.number));
         }
         if (!array->operand || store) { /* shared memory has a new history in each block */
             word = {};
@@ -378,6 +407,32 @@ void look_at_word(Array *array, uintptr_t address, unsigned bytes, bool store, b
                                                           : word.other_reader_of_warp) = now;
 }
 
+/* Whether it is an element of C that beta = 0 leaves undefined and no thread has written. */
+bool is_unset_C(const Array &array, uintptr_t address)
+{
+    return array.operand && !array.operand->readable &&
+           array.words[(address - array.begin) / sizeof(float)].writer.thread == no_thread;
+}
+
+bool has_copies_on_their_way(int thread)
+{
+    const auto &groups = copies_of_thread[thread];
+    return std::any_of(groups.begin(), groups.end(),
+                       [](const std::vector<Word *> &group) { return !group.empty(); });
+}
+
+void count_read(const Array &array)
+{
+    const int thread = thread_number();
+    if (array.operand) {
+        done.has_read_input[thread] = done.has_read_input[thread] || array.operand->input;
+    } else if (!array.scratch) {
+        ++done.shared_reads;
+        done.reads_ahead += done.has_read_input[thread];
+        done.reads_in_flight += has_copies_on_their_way(thread);
+    }
+}
+
 void look(const void *pointer, int bytes, bool store, bool atomic, uintptr_t place)
 {
     const auto address = reinterpret_cast<uintptr_t>(pointer);
@@ -391,6 +446,9 @@ void look(const void *pointer, int bytes, bool store, bool atomic, uintptr_t pla
         return; /* a thread's own variable, or an address that the processor refuses */
     }
     done.accesses[thread_number()] += blockIdx.x == 0;
+    if (blockIdx.x == 0 && !store) {
+        count_read(*array);
+    }
     const char *const does = store ? "writes" : "reads";
     if (bytes <= 16 && address % static_cast<unsigned>(bytes) != 0) {
         unaligned_place = place;
@@ -421,7 +479,7 @@ void look(const void *pointer, int bytes, bool store, bool atomic, uintptr_t pla
              formatted("thread %d writes %s", thread_in_block(),
                        element_of(*array, address).c_str()));
     }
-    if (array->operand && !store && !array->operand->readable) {
+    if (!store && is_unset_C(*array, address)) {
         tell("memory nobody wrote", place, array->name,
              formatted("thread %d reads %s although beta is 0", thread_in_block(),
                        element_of(*array, address).c_str()));
@@ -459,14 +517,17 @@ void add_array(const char *name, uintptr_t begin, size_t bytes, size_t behind,
                       std::vector<bool>(is_input ? words : 0), operand});
 }
 
-void fill_with_NaN(uintptr_t begin, size_t bytes)
+/* With NaN, or with zeros. */
+void fill(uintptr_t begin, size_t bytes)
 {
-    memset(reinterpret_cast<void *>(begin), 0xff, bytes);
+    memset(reinterpret_cast<void *>(begin), fills_with_zeros ? 0 : 0xff, bytes);
 }
 
 size_t dynamic_bytes;
 
 } /* namespace */
+
+void watch_grid(const int64_t *grid); /* called by plain.h */
 
 /* ------------------------------------------------------------------ called by grid.cpp */
 
@@ -474,7 +535,7 @@ void watch_block_begins()
 {
     for (const SharedArray *array = __start_sgemm_shared_arrays;
          array != __stop_sgemm_shared_arrays; ++array) {
-        fill_with_NaN(address_at(array->place), static_cast<size_t>(array->bytes));
+        fill(address_at(array->place), static_cast<size_t>(array->bytes));
     }
     for (int rank = 0; dynamic_bytes > 0 && rank < cluster_blocks; ++rank) {
         const auto first =
@@ -482,7 +543,7 @@ void watch_block_begins()
         if (blockIdx.x == 0) {
             add_array("dynamic shared memory", first, dynamic_bytes, redzone, nullptr);
         }
-        fill_with_NaN(first, dynamic_bytes);
+        fill(first, dynamic_bytes);
     }
     for (int thread = 0; thread < max_threads; ++thread) {
         std::fill_n(clocks[thread], max_threads, 0u);
@@ -495,6 +556,9 @@ void watch_block_begins()
     copies_of_phase.clear();
     left_at.clear();
     others_left_at.clear();
+    static thread_local char stack_of_handlers[64 * 1024];
+    const stack_t stack = {stack_of_handlers, 0, sizeof stack_of_handlers};
+    sigaltstack(&stack, nullptr);
     watching = true;
 }
 
@@ -567,12 +631,18 @@ void watch_release(const void *object)
 void watch_acquire(const void *object)
 {
     const int thread = thread_number();
+    const std::vector<unsigned> &left = left_at[object];
     const auto copies = copies_of_phase.find(object);
     if (copies != copies_of_phase.end()) {
         land(copies->second, 0); /* the barrier passes on the clocks of the arrived threads */
+        /* A TMA copy may begin after its thread's arrival, but belongs to the same phase. */
+        for (Word *word : copies->second) {
+            unsigned &clock = word->writer.clock;
+            const auto thread = static_cast<size_t>(word->writer.thread);
+            clock = std::min(clock, thread < left.size() ? left[thread] : 0);
+        }
         copies_of_phase.erase(copies);
     }
-    const std::vector<unsigned> &left = left_at[object];
     for (size_t other = 0; other < left.size(); ++other) {
         clocks[thread][other] = std::max(clocks[thread][other], left[other]);
     }
@@ -599,12 +669,20 @@ void watch_fence()
 void watch_barrier()
 {
     done.barriers += blockIdx.x == 0 && thread_number() == 0;
+    done.has_read_input[thread_number()] = false;
 }
 
 void watch_atomic(const void *address, size_t bytes)
 {
     const int thread = thread_number();
     ++done.atomics;
+    const auto word = reinterpret_cast<uintptr_t>(address);
+    const Array *const array = array_at(word);
+    if (array && is_unset_C(*array, word)) {
+        tell("memory nobody wrote", latest_place, array->name,
+             formatted("thread %d adds to %s, and no thread has set it: beta is 0",
+                       thread_in_block(), element_of(*array, word).c_str()));
+    }
     look(address, static_cast<int>(bytes), true, true, latest_place);
     Clocks *const went = &went_with_atomics[address];
     add_clocks(went, at_fence[thread]);
@@ -616,6 +694,16 @@ void watch_atomic(const void *address, size_t bytes)
 namespace {
 
 AnyKernel watched;
+
+/* While only the launcher runs, an access to an operand's memory is a mistake. */
+void protect_operands(int protection)
+{
+    for (const WatchedOperand &operand : operands) {
+        if (operand.memory) {
+            mprotect(operand.memory, operand.bytes, protection);
+        }
+    }
+}
 
 void watch_thread(const void *)
 {
@@ -636,25 +724,79 @@ Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t 
     dynamic_bytes = shared_bytes;
     ++launches;
     went_with_atomics.clear();
-    arrays.erase(std::remove_if(arrays.begin(), arrays.end(),
-                                [](const Array &array) { return !array.scratch; }),
-                 arrays.end());
+    arrays.erase(
+        std::remove_if(arrays.begin(), arrays.end(),
+                       [](const Array &array) { return !array.scratch && !array.operand; }),
+        arrays.end());
+    const bool begins = std::none_of(arrays.begin(), arrays.end(),
+                                     [](const Array &array) { return array.operand; });
     for (const WatchedOperand &operand : operands) {
-        add_array(operand.name, reinterpret_cast<uintptr_t>(operand.memory), operand.bytes, 0,
-                  &operand);
+        if (begins) { /* otherwise an earlier kernel of the product has written C */
+            add_array(operand.name, reinterpret_cast<uintptr_t>(operand.memory), operand.bytes, 0,
+                      &operand);
+        }
     }
+    protect_operands(PROT_READ | PROT_WRITE);
     for (const SharedArray *array = __start_sgemm_shared_arrays;
          array != __stop_sgemm_shared_arrays; ++array) {
         add_array(array->name, address_at(array->place), static_cast<size_t>(array->bytes), redzone,
                   nullptr);
     }
-    return run_grid({watch_thread, nullptr}, blocks, threads, shared_bytes, cluster, 1, interrupt);
+    const Status status =
+        run_grid({watch_thread, nullptr}, blocks, threads, shared_bytes, cluster, 1, interrupt);
+    protect_operands(launcher_runs ? PROT_NONE : PROT_READ | PROT_WRITE);
+    return status;
+}
+
+void watch_grid(const int64_t *grid)
+{
+    std::copy_n(grid, 3, grid_size);
+}
+
+void watch_launcher(bool begins)
+{
+    launcher_runs = begins;
+    protect_operands(begins ? PROT_NONE : PROT_READ | PROT_WRITE);
+}
+
+const char *watch_orders[] = {"", nullptr};
+void watch_order(int) {}
+
+bool watch_fill_with_zeros(bool zeros)
+{
+    fills_with_zeros = zeros;
+    return true;
+}
+
+void watch_forget_suspects()
+{
+    suspects.clear();
+}
+
+FaultyAccess watch_meaning_of(const void *address)
+{
+    const auto byte = static_cast<const char *>(address);
+    for (const WatchedOperand &operand : operands) {
+        if (!watching && byte >= operand.memory && byte < operand.memory + operand.bytes) {
+            latest_place = 0;
+            return {"launch failed", "the launcher accesses an operand on the host, and on a GPU "
+                                     "it is in the GPU's memory"};
+        }
+    }
+    if (watching && block_has_stack_at(address)) {
+        return {"ended its process", "the stack overflows: a thread's arrays and calls need more "
+                                     "than the 512 KB of local memory that a GPU gives a thread"};
+    }
+    return {"out of bounds", "the processor refuses this address, which is in no array"};
 }
 
 void name_scratch(const void *first, size_t bytes, bool zeros)
 {
-    add_array("scratch", reinterpret_cast<uintptr_t>(first), bytes, 0, nullptr, true);
+    add_array("scratch", reinterpret_cast<uintptr_t>(first), bytes, redzone, nullptr, true);
     arrays.back().zeros = zeros;
+    if (!zeros) {
+        fill(reinterpret_cast<uintptr_t>(first), bytes);
+    }
 }
 
 /* Declared in ../count/counted.h; a trace counts these. */
@@ -665,9 +807,8 @@ void count_copy(bool begins)
     copying = begins;
 }
 
-/* A TMA copy, chunk by chunk. No thread may touch its target before the barrier's phase completes.
- * A thread that has waited is ordered after this thread's arrival, so the copy gets the clock
- * before it. */
+/* A TMA copy, chunk by chunk. No thread may touch its target before the barrier's phase
+ * completes. */
 void count_tile(void *to, const TensorMap *map, uint64_t *barrier, int, int, int line)
 {
     constexpr int chunk_bytes = 16;
@@ -685,13 +826,35 @@ void count_tile(void *to, const TensorMap *map, uint64_t *barrier, int, int, int
     auto &copies =
         copies_of_phase[reinterpret_cast<char *>(barrier) + grid_mbarrier_parity(barrier, line)];
     for (size_t i = before; i < group.size(); ++i) {
-        group[i]->writer.clock -= group[i]->writer.clock > 0;
         copies.push_back(group[i]);
     }
     group.resize(before);
 }
 
-void count_wgmma(int, const void *, const void *, int) {}
+/* The reads by a product of a warpgroup, in chunks of 16 bytes. The first thread of each warp
+ * stands for the warp: it reads the warp's 16 rows of A and a quarter of the rows of B. */
+void count_wgmma(int n, const void *a, const void *b, int swizzle)
+{
+    constexpr int rows = 16, warps = 4, chunks = 2, chunk_bytes = 16;
+    const void *const here = __builtin_return_address(0);
+    const int thread = thread_number() % warpgroup_size, warp = thread / warp_size;
+    if (thread % warp_size != 0) {
+        return;
+    }
+    const auto read = [=](const void *factor, int first, int end) {
+        for (int at = first * chunks; at < end * chunks; ++at) {
+            const auto linear =
+                reinterpret_cast<uintptr_t>(factor) +
+                static_cast<unsigned>(at / chunks * swizzle + at % chunks * chunk_bytes);
+            look_at(reinterpret_cast<const void *>(swizzled_address(linear, swizzle)), chunk_bytes,
+                    false, here);
+        }
+    };
+    if (a) { /* otherwise it is in registers */
+        read(a, warp * rows, (warp + 1) * rows);
+    }
+    read(b, warp * n / warps, (warp + 1) * n / warps);
+}
 
 void name_array(const char *name, const void *first, size_t bytes)
 {
@@ -720,14 +883,17 @@ void watch_print_counts()
         shared_bytes += array->bytes;
     }
     const int64_t busiest = *std::max_element(done.accesses, done.accesses + max_threads);
-    printf("counted\t%lld\t%lld\t%lld\t%lld\n", static_cast<long long>(done.barriers),
-           static_cast<long long>(done.atomics), static_cast<long long>(busiest),
-           static_cast<long long>(shared_bytes));
+    printf("counted");
+    for (const int64_t count : {done.barriers, done.atomics, busiest, shared_bytes,
+                                done.shared_reads, done.reads_ahead, done.reads_in_flight}) {
+        printf("\t%lld", static_cast<long long>(count));
+    }
+    printf("\n");
 }
 
 void watch_print_place(const char *kind, const char *text)
 {
-    if (unaligned_place != latest_place) { /* otherwise reported already */
+    if (latest_place == 0 || unaligned_place != latest_place) { /* otherwise reported already */
         print_finding(kind, latest_place, "", latest_block, latest_thread, no_thread, text);
     }
     fflush(stdout);

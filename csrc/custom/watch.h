@@ -25,9 +25,30 @@ struct WatchedOperand {
 /* Sets the operands of the next launch. */
 void watch_operands(const WatchedOperand (&operands)[3]);
 
+/* The host's launcher begins or ends. It must not access the operands' memory itself. */
+void watch_launcher(bool begins);
+
+/* The orders of blocks and threads in which each product is computed, as words; NULL ends them. */
+extern const char *watch_orders[];
+void watch_order(int index);
+
+/* What shared memory and scratch memory hold at first: zeros, or NaN again. With zeros the next
+ * launch prints nothing. Returns false if that is not supported. */
+bool watch_fill_with_zeros(bool zeros);
+
+/* Forgets the reads of memory that was never written. */
+void watch_forget_suspects();
+
+/* Why the processor refused an access. */
+struct FaultyAccess {
+    const char *kind, *text;
+};
+FaultyAccess watch_meaning_of(const void *address);
+
 /* Prints what happened since watch_operands(): the barriers of the first block, the atomic
- * operations of all threads, the accesses of the first block's busiest thread, and the bytes of
- * static shared memory. */
+ * operations of all threads, the accesses of the first block's busiest thread, the bytes of
+ * static shared memory, and the first block's reads of shared memory: all, those after a read of A
+ * or B since the last barrier, and those with a copy on its way. */
 void watch_print_counts();
 
 /* Prints a finding with the kernel's latest line and thread. Signal handlers may call it. */

@@ -338,9 +338,9 @@ LAUNCHER(auto)
     return multiply(problem, where, true);
 }
 
-DEFINE_VARIANT(simt, "on CUDA cores, with the plan estimated to be the fastest", nullptr,
-               KernelSpec{}, {7, 5}, false, INT32_MAX);
-DEFINE_VARIANT(auto, "on tensor cores if estimated to be faster, otherwise as simt", nullptr,
-               KernelSpec{}, {7, 5}, false, INT32_MAX);
+WHOLE_BATCH_VARIANT(simt, "on CUDA cores, with the plan estimated to be the fastest", nullptr,
+                    KernelSpec{}, {7, 5});
+WHOLE_BATCH_VARIANT(auto, "on tensor cores if estimated to be faster, otherwise as simt", nullptr,
+                    KernelSpec{}, {7, 5});
 #endif
 #endif

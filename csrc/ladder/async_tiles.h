@@ -31,7 +31,8 @@ template <int ROWS, int BK, int THREADS> struct AsyncLoader {
     }
 
     /* Starts the copies of the next tile. Zeros replace the steps of K from `depth` on. */
-    __device__ __forceinline__ void load(float (&tile)[BK][ROWS + padding], int depth)
+    __device__ __forceinline__ void load(float (&tile)[BK][ROWS + padding], int depth,
+                                         int line = __builtin_LINE())
     {
         float *const to = &tile[k][row];
         const float *source = from;
@@ -43,7 +44,7 @@ template <int ROWS, int BK, int THREADS> struct AsyncLoader {
                 UNROLL(BK / 8)
                 for (int d = 0; d < BK; d += 8) {
                     cp_async4(to + d * (ROWS + padding) + r, source + d,
-                              r < rows_inside && k + d < depth);
+                              r < rows_inside && k + d < depth, line);
                 }
                 source += step * row_stride;
             }
@@ -51,14 +52,16 @@ template <int ROWS, int BK, int THREADS> struct AsyncLoader {
             constexpr int step = THREADS / (ROWS / 4);
             UNROLL(8)
             for (int d = 0; d < BK; d += step) {
-                cp_async16(to + d * (ROWS + padding), source, 0 < rows_inside && k + d < depth);
+                cp_async16(to + d * (ROWS + padding), source, 0 < rows_inside && k + d < depth,
+                           line);
                 source += step * k_stride;
             }
         } else {
             constexpr int step = THREADS / ROWS;
             UNROLL(8)
             for (int d = 0; d < BK; d += step) {
-                cp_async4(to + d * (ROWS + padding), source, 0 < rows_inside && k + d < depth);
+                cp_async4(to + d * (ROWS + padding), source, 0 < rows_inside && k + d < depth,
+                          line);
                 source += step * k_stride;
             }
         }

@@ -34,7 +34,12 @@ static inline Status memory_take(size_t bytes, bool zeros, void **memory)
                                                 "for a GPU by nvcc alone");
     }
 #endif
-    *memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+#ifdef SGEMM_WATCHED
+    constexpr size_t beside = 256; /* unused bytes, in which a stray access is found */
+#else
+    constexpr size_t beside = 0;
+#endif
+    *memory = aligned_alloc(256, (bytes + 255) / 256 * 256 + beside);
     if (*memory && zeros) {
         memset(*memory, 0, bytes);
     }
@@ -251,8 +256,9 @@ static Status launch_either(const Sgemm *problem, const Launch *where)
 #define VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, false, 1)
 #define ARCHITECTURE_SPECIFIC_VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, true, 1)
 
-/* The same for a variant whose launcher takes batches. A custom kernel need not use address(), so
- * it gets one matrix at a time. */
+/* The same for a variant whose launcher takes batches: as large as a grid's size in y, or of any
+ * size. A custom kernel need not use address(), so it gets one matrix at a time. */
+#define WHOLE_BATCH_VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, false, INT32_MAX)
 #ifdef SGEMM_OWN
 #define BATCHED_VARIANT VARIANT
 #else

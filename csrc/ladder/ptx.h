@@ -1,7 +1,7 @@
 /* Named wrappers for the PTX instructions that the rungs from async on use, each with its
  * counterpart on the CPU device. A wrapper compiles to nothing for a GPU that lacks the
  * instruction: the catalog entry's compute capability keeps such kernels from being launched
- * there. */
+ * there. `line` is the caller's line, which the CPU device's errors name. */
 #ifndef SGEMM_KERNELS_PTX_H
 #define SGEMM_KERNELS_PTX_H
 
@@ -68,35 +68,38 @@ static __device__ __forceinline__ float max_or_nan(float a, float b)
 
 /* Copies one float to shared memory asynchronously. If it is not inside the matrix, writes 0 and
  * reads nothing. The L2 cache prefetches the 128 bytes around it. */
-static __device__ __forceinline__ void cp_async4(float *to, const float *from, bool inside)
+static __device__ __forceinline__ void cp_async4(float *to, const float *from, bool inside,
+                                                 int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM80
     asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 4, %2;" ::"r"(smem_address(to)),
                  "l"(from), "r"(inside ? 4 : 0));
 #elif !defined(__CUDACC__)
-    grid_copy_async(to, inside ? from : nullptr, 4, __LINE__);
+    grid_copy_async(to, inside ? from : nullptr, 4, line);
 #endif
 }
 
 /* The same for a float4. Both addresses are multiples of 16. */
-static __device__ __forceinline__ void cp_async16(float *to, const float *from, bool inside)
+static __device__ __forceinline__ void cp_async16(float *to, const float *from, bool inside,
+                                                  int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM80
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_address(to)), "l"(from),
                  "r"(inside ? 16 : 0));
 #elif !defined(__CUDACC__)
-    grid_copy_async(to, inside ? from : nullptr, 16, __LINE__);
+    grid_copy_async(to, inside ? from : nullptr, 16, line);
 #endif
 }
 
 /* The same for any 16 bytes, without a guard. */
-static __device__ __forceinline__ void cp_async16(void *to, const void *from)
+static __device__ __forceinline__ void cp_async16(void *to, const void *from,
+                                                  int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM80
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(smem_address(to)), "l"(from)
                  : "memory");
 #elif !defined(__CUDACC__)
-    grid_copy_async(to, from, 16, __LINE__);
+    grid_copy_async(to, from, 16, line);
 #endif
 }
 
@@ -127,50 +130,55 @@ template <int LEFT> static __device__ __forceinline__ void cp_async_wait()
 typedef uint64_t Mbarrier;
 
 /* Other threads may use it after __syncthreads(); TMA may use it after fence_proxy_async(). */
-static __device__ __forceinline__ void mbarrier_init(Mbarrier *barrier, int arrivals)
+static __device__ __forceinline__ void mbarrier_init(Mbarrier *barrier, int arrivals,
+                                                     int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM80
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(smem_address(barrier)), "r"(arrivals));
 #elif !defined(__CUDACC__)
-    grid_mbarrier_init(barrier, arrivals, __LINE__);
+    grid_mbarrier_init(barrier, arrivals, line);
 #endif
 }
 
 /* Arrives, as one thread. */
-static __device__ __forceinline__ void mbarrier_arrive(Mbarrier *barrier)
+static __device__ __forceinline__ void mbarrier_arrive(Mbarrier *barrier,
+                                                       int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM90
     asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(smem_address(barrier)) : "memory");
 #elif !defined(__CUDACC__)
-    grid_mbarrier_arrive(barrier, __LINE__);
+    grid_mbarrier_arrive(barrier, line);
 #endif
 }
 
 /* Arrives, and adds `bytes` to the bytes that the phase expects from TMA. */
-static __device__ __forceinline__ void mbarrier_arrive_expect_tx(Mbarrier *barrier, int bytes)
+static __device__ __forceinline__ void mbarrier_arrive_expect_tx(Mbarrier *barrier, int bytes,
+                                                                 int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM90
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(smem_address(barrier)),
                  "r"(bytes)
                  : "memory");
 #elif !defined(__CUDACC__)
-    grid_mbarrier_arrive_expect(barrier, bytes, __LINE__);
+    grid_mbarrier_arrive_expect(barrier, bytes, line);
 #endif
 }
 
 /* Arrives when all cp.async copies that this thread has issued so far have landed. */
-static __device__ __forceinline__ void cp_async_mbarrier_arrive(Mbarrier *barrier)
+static __device__ __forceinline__ void cp_async_mbarrier_arrive(Mbarrier *barrier,
+                                                                int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM80
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(smem_address(barrier))
                  : "memory");
 #elif !defined(__CUDACC__)
-    grid_copy_arrive(barrier, __LINE__);
+    grid_copy_arrive(barrier, line);
 #endif
 }
 
 /* Waits until the phase of this parity is complete. On a new barrier, parity 1 returns at once. */
-static __device__ __forceinline__ void mbarrier_wait(Mbarrier *barrier, int parity)
+static __device__ __forceinline__ void mbarrier_wait(Mbarrier *barrier, int parity,
+                                                     int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM80
     unsigned done;
@@ -189,7 +197,7 @@ static __device__ __forceinline__ void mbarrier_wait(Mbarrier *barrier, int pari
                      : "memory");
     } while (!done);
 #elif !defined(__CUDACC__)
-    grid_mbarrier_wait(barrier, parity, __LINE__);
+    grid_mbarrier_wait(barrier, parity, line);
 #endif
 }
 
@@ -207,23 +215,24 @@ template <int STAGES> struct RingPosition {
 };
 
 /* Makes this thread's writes to shared memory, barriers included, visible to TMA and wgmma. */
-static __device__ __forceinline__ void fence_proxy_async()
+static __device__ __forceinline__ void fence_proxy_async(int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM90
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #elif !defined(__CUDACC__)
-    grid_proxy_fence(__LINE__);
+    grid_proxy_fence(line);
 #endif
 }
 
 /* Synchronizes `threads` threads of the block, in whole warps, at the named barrier ID (1 to
  * 15). */
-template <int ID> static __device__ __forceinline__ void bar_sync(int threads)
+template <int ID>
+static __device__ __forceinline__ void bar_sync(int threads, int line = __builtin_LINE())
 {
 #ifdef __CUDACC__
     asm volatile("bar.sync %0, %1;" ::"n"(ID), "r"(threads) : "memory");
 #else
-    grid_named_barrier(ID, threads, __LINE__);
+    grid_named_barrier(ID, threads, line);
 #endif
 }
 
@@ -336,7 +345,8 @@ static inline Status encode_tensor_map(TensorMap *map, const Matrix &X, int tile
  * Elements beyond the matrix become 0. `to` is a multiple of 128, or of 1024 if the tile is
  * swizzled. The barrier counts all bytes of the tile. */
 static __device__ __forceinline__ void tma_load_2d(void *to, const TensorMap &map, int inner,
-                                                   int outer, Mbarrier *barrier)
+                                                   int outer, Mbarrier *barrier,
+                                                   int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM90
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
@@ -344,7 +354,7 @@ static __device__ __forceinline__ void tma_load_2d(void *to, const TensorMap &ma
                  "l"(&map), "r"(inner), "r"(outer), "r"(smem_address(barrier))
                  : "memory");
 #elif !defined(__CUDACC__)
-    grid_copy_tile(to, &map, barrier, inner, outer, __LINE__);
+    grid_copy_tile(to, &map, barrier, inner, outer, line);
 #endif
 }
 
@@ -353,7 +363,8 @@ static __device__ __forceinline__ void tma_load_2d(void *to, const TensorMap &ma
 /* Loads four 8 x 8 matrices of fp16 from shared memory. Threads 0 to 7 pass the addresses of the
  * rows of the first matrix, threads 8 to 15 those of the second, and so on. Each thread gets one
  * pair of elements from each matrix. */
-static __device__ __forceinline__ void ldmatrix_x4(unsigned (&pairs)[4], const void *row)
+static __device__ __forceinline__ void ldmatrix_x4(unsigned (&pairs)[4], const void *row,
+                                                   int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM80
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -361,13 +372,14 @@ static __device__ __forceinline__ void ldmatrix_x4(unsigned (&pairs)[4], const v
                  : "r"(smem_address(row))
                  : "memory");
 #elif !defined(__CUDACC__)
-    grid_load_matrices(pairs, row, __LINE__);
+    grid_load_matrices(pairs, row, line);
 #endif
 }
 
 /* sum += A (16 x 16) @ B (16 x 8) by a warp: fp16 factors, fp32 sums. */
 static __device__ __forceinline__ void mma_m16n8k16(float (&sum)[4], const unsigned (&a)[4],
-                                                    const unsigned (&b)[2])
+                                                    const unsigned (&b)[2],
+                                                    int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM80
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
@@ -375,7 +387,7 @@ static __device__ __forceinline__ void mma_m16n8k16(float (&sum)[4], const unsig
                  : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #elif !defined(__CUDACC__)
-    grid_multiply_fp16(sum, a, b, __LINE__);
+    grid_multiply_fp16(sum, a, b, line);
 #endif
 }
 
@@ -428,32 +440,32 @@ struct WgmmaFactor {
 };
 
 /* Orders this warpgroup's accesses to the accumulators before the products that follow. */
-static __device__ __forceinline__ void wgmma_fence()
+static __device__ __forceinline__ void wgmma_fence(int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM90A
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #elif !defined(__CUDACC__)
-    grid_wgmma_fence(__LINE__);
+    grid_wgmma_fence(line);
 #endif
 }
 
 /* Ends the warpgroup's current group of products. */
-static __device__ __forceinline__ void wgmma_commit()
+static __device__ __forceinline__ void wgmma_commit(int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM90A
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 #elif !defined(__CUDACC__)
-    grid_wgmma_commit(__LINE__);
+    grid_wgmma_commit(line);
 #endif
 }
 
 /* Waits until at most the newest LEFT groups still run. */
-template <int LEFT> static __device__ __forceinline__ void wgmma_wait()
+template <int LEFT> static __device__ __forceinline__ void wgmma_wait(int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM90A
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 #elif !defined(__CUDACC__)
-    grid_wgmma_wait(LEFT, __LINE__);
+    grid_wgmma_wait(LEFT, line);
 #endif
 }
 
@@ -484,7 +496,8 @@ static __device__ __forceinline__ void wgmma_factor_read(unsigned (&a)[4])
     "+f"(sum[i][0]), "+f"(sum[i][1]), "+f"(sum[i][2]), "+f"(sum[i][3]), "+f"(sum[i + 1][0]),       \
         "+f"(sum[i + 1][1]), "+f"(sum[i + 1][2]), "+f"(sum[i + 1][3])
 static __device__ __forceinline__ void wgmma_k16(float (&sum)[16][4], const WgmmaFactor &A,
-                                                 const WgmmaFactor &B, bool accumulate)
+                                                 const WgmmaFactor &B, bool accumulate,
+                                                 int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM90A
     asm volatile("{\n"
@@ -501,12 +514,13 @@ static __device__ __forceinline__ void wgmma_k16(float (&sum)[16][4], const Wgmm
                    ACCUMULATORS(8), ACCUMULATORS(10), ACCUMULATORS(12), ACCUMULATORS(14)
                  : "l"(A.descriptor), "l"(B.descriptor), "r"(static_cast<int>(accumulate)));
 #elif !defined(__CUDACC__)
-    grid_wgmma(sum[0], 128, A.first, B.first, swizzle_bytes, accumulate, __LINE__);
+    grid_wgmma(sum[0], 128, A.first, B.first, swizzle_bytes, accumulate, line);
 #endif
 }
 
 static __device__ __forceinline__ void wgmma_k16(float (&sum)[24][4], const WgmmaFactor &A,
-                                                 const WgmmaFactor &B, bool accumulate)
+                                                 const WgmmaFactor &B, bool accumulate,
+                                                 int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM90A
     asm volatile("{\n"
@@ -526,12 +540,13 @@ static __device__ __forceinline__ void wgmma_k16(float (&sum)[24][4], const Wgmm
                    ACCUMULATORS(16), ACCUMULATORS(18), ACCUMULATORS(20), ACCUMULATORS(22)
                  : "l"(A.descriptor), "l"(B.descriptor), "r"(static_cast<int>(accumulate)));
 #elif !defined(__CUDACC__)
-    grid_wgmma(sum[0], 192, A.first, B.first, swizzle_bytes, accumulate, __LINE__);
+    grid_wgmma(sum[0], 192, A.first, B.first, swizzle_bytes, accumulate, line);
 #endif
 }
 /* The same with A in registers: each warp holds 16 rows, in the layout of mma_m16n8k16's A. */
 static __device__ __forceinline__ void wgmma_k16(float (&sum)[8][4], const unsigned (&a)[4],
-                                                 const WgmmaFactor &B, bool accumulate)
+                                                 const WgmmaFactor &B, bool accumulate,
+                                                 int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM90A
     asm volatile("{\n"
@@ -546,12 +561,13 @@ static __device__ __forceinline__ void wgmma_k16(float (&sum)[8][4], const unsig
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(B.descriptor),
                    "r"(static_cast<int>(accumulate)));
 #elif !defined(__CUDACC__)
-    grid_wgmma_registers(sum[0], 64, a, B.first, swizzle_bytes, accumulate, __LINE__);
+    grid_wgmma_registers(sum[0], 64, a, B.first, swizzle_bytes, accumulate, line);
 #endif
 }
 
 static __device__ __forceinline__ void wgmma_k16(float (&sum)[16][4], const unsigned (&a)[4],
-                                                 const WgmmaFactor &B, bool accumulate)
+                                                 const WgmmaFactor &B, bool accumulate,
+                                                 int line = __builtin_LINE())
 {
 #ifdef SGEMM_SM90A
     asm volatile("{\n"
@@ -569,7 +585,7 @@ static __device__ __forceinline__ void wgmma_k16(float (&sum)[16][4], const unsi
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(B.descriptor),
                    "r"(static_cast<int>(accumulate)));
 #elif !defined(__CUDACC__)
-    grid_wgmma_registers(sum[0], 128, a, B.first, swizzle_bytes, accumulate, __LINE__);
+    grid_wgmma_registers(sum[0], 128, a, B.first, swizzle_bytes, accumulate, line);
 #endif
 }
 #undef ACCUMULATORS

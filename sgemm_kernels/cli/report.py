@@ -44,11 +44,11 @@ from .experiment_tables import (
     counters,
     gpus,
     models,
-    programs,
     queuing,
     recomputing,
     tuning,
 )
+from .program_tables import programs
 from .speed_tables import kinds, ladder, ratios, speedup, spread, table
 
 _BLOCK = re.compile(

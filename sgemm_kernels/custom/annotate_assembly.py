@@ -17,7 +17,7 @@ _FILE = re.compile(r'\s*\.file\s+(\d+)\s+.*?([^"/]+)"(?!.*")')  # a number, fold
 _LINE = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")
 _CALL = re.compile(r"\s*(call|callq|bl|blr)\s")
 # A variable of a function, as C++ names it: _ZZ, the function, E, the name's length, the name.
-_ARRAY = re.compile(r"\s*\.size\s+(_ZZ\w*E\d+([A-Za-z_]\w*)),\s*(\d+)")
+_ARRAY = re.compile(r"\s*\.size\s+(_ZZ[\w$]*E\d+([^\W\d][\w$]*)),\s*(\d+)")
 
 
 def annotate(assembly: str, apart: int = 0) -> str:
@@ -59,7 +59,8 @@ def annotate(assembly: str, apart: int = 0) -> str:
         lines += [f".Lsgemm_file{number}:", f'\t.asciz "{path}"']
     lines.append('\t.section sgemm_shared_arrays,"a"')
     for symbol, name_of_array, size in arrays:
-        short = name_of_array[: NAME_BYTES - 1]
+        # Cut between characters.
+        short = name_of_array.encode()[: NAME_BYTES - 1].decode(errors="ignore")
         lines += [f"\t.long {symbol} - ., {size}", f'\t.ascii "{short}"']
-        lines.append(f"\t.zero {NAME_BYTES - len(short)}")
+        lines.append(f"\t.zero {NAME_BYTES - len(short.encode())}")
     return "\n".join(lines) + "\n"

@@ -5,7 +5,7 @@ property that no right product has, that property shows the cause. NaN guard ban
 operands.
 """
 
-import itertools
+import mmap
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,63 +16,21 @@ from numpy.typing import NDArray
 
 from .. import _core
 from .._accuracy import expect
-from .._catalog import Variant
 from .._core import OutOfMemoryError
+from .cases import APART, SPECIAL, Case, Tile, cases_of, tile_of, values_of
 from .child_process import begin
 from .diagnosis import Finding
-from .plain import Plain
 
 _Float32 = NDArray[np.float32]
 
 _GUARD = 8
 """NaN elements before and after each row (or column) of an operand."""
-_UNSET = np.uint32(0x7FC0BEEF).view(np.float32)
-"""The initial value of C: a NaN that differs from all others."""
+_UNSET = 0x7F80BEEF
+"""The initial bits of C without beta: a signalling NaN that differs from all others."""
+_COMPUTED = 0x7FC0BEEF
+"""What arithmetic makes of them, apart from the sign: a quiet NaN."""
 _PROBED = 64
 """Up to this K, each k is also tested alone."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """One product: how it differs from a plain one."""
-
-    M: int
-    N: int
-    K: int
-    A_by_columns: bool = False
-    B_by_columns: bool = False
-    A_shift: int = 0  # floats past a multiple of 16 bytes
-    B_shift: int = 0
-    C_shift: int = 0
-    alpha: float = 1.0
-    beta: float = 0.0
-    special: str = ""
-    integers: bool = False  # small values that fp16 holds exactly
-
-    @property
-    def text(self) -> str:
-        words = [f"M, N, K = {self.M}, {self.N}, {self.K}"]
-        words += ["A column-major"] if self.A_by_columns else []
-        words += ["B column-major"] if self.B_by_columns else []
-        for name, shift in (("A", self.A_shift), ("B", self.B_shift), ("C", self.C_shift)):
-            words += [f"{name} {4 * shift} bytes from a multiple of 16"] if shift else []
-        words += [f"alpha = {self.alpha:g}"] if self.alpha != 1 else []
-        words += [f"beta = {self.beta:g}"] if self.beta != 0 else []
-        words += [self.special] if self.special else []
-        return ", ".join(words)
-
-    @property
-    def work(self) -> int:
-        return self.M * self.N * max(self.K, 1)
-
-
-@dataclass(frozen=True)
-class Tile:
-    """The tile of C that a block computes, and its step through K."""
-
-    BM: int
-    BN: int
-    BK: int
 
 
 @dataclass(frozen=True)
@@ -97,88 +55,6 @@ class _Where:
     seconds: float
 
 
-def tile_of(variant: Variant) -> Tile:
-    """The variant's tile, with plausible sizes if it has none."""
-    BM, BN, BK = (size if size > 0 else 16 for size in variant.block_tile)
-    return Tile(BM, BN, max(BK, 2))
-
-
-def cases_for(tile: Tile) -> list[Case]:
-    """The products, the plainest first."""
-    BM, BN, BK = tile.BM, tile.BN, tile.BK
-    plain = Case(2 * BM, 2 * BN, 4 * BK)
-    cases = [plain]
-    cases += [replace(plain, M=BM, N=BN, K=K) for K in (*_about(BK), 2 * BK, 3 * BK, 5 * BK + 3)]
-    for M, N in itertools.product([*_about(BM), 2 * BM + 1], [*_about(BN), 2 * BN + 1]):
-        cases.append(replace(plain, M=M, N=N, K=2 * BK + 1))
-    for A, B in itertools.product((False, True), repeat=2):
-        layout = replace(plain, A_by_columns=A, B_by_columns=B)
-        cases += [layout, replace(layout, M=BM + 3, N=BN + 5, K=2 * BK + 1)]
-        for shift in (1, 2, 3):
-            cases.append(replace(layout, A_shift=shift))
-            cases.append(replace(layout, B_shift=shift))
-    cases += [replace(plain, C_shift=shift) for shift in (1, 2, 3)]
-    # With beta, a tile reads C, so the result shows a stray write by its neighbour.
-    cases.append(replace(plain, C_shift=1, beta=1.0, M=BM + 3, N=3 * BN + 1, K=BK))
-    for alpha, beta in ((0.7, 0.0), (1.0, 1.0), (-1.3, 0.7), (0.0, 2.0), (1.0, -0.5)):
-        cases.append(replace(plain, alpha=alpha, beta=beta))
-        cases.append(replace(plain, alpha=alpha, beta=beta, M=BM + 1, N=BN - 1, K=BK + 1))
-    cases += [replace(plain, special=name) for name in SPECIAL]
-    cases += [
-        replace(plain, K=0),
-        replace(plain, K=0, beta=0.5),
-        Case(1, 1, 1),
-        Case(1, 1, 4 * BK + 1),
-    ]
-    seen = dict.fromkeys(case for case in cases if case.M > 0 and case.N > 0)
-    return list(seen)
-
-
-def cases_of(own: Any) -> list[Case]:
-    """The products for a custom kernel: for a plain one, of sizes that it computes."""
-    tile = tile_of(own.variant)
-    return cases_for(tile) if own.plain is None else plain_cases(own.plain, cases_for(tile))
-
-
-def plain_cases(plain: Plain, cases: Sequence[Case]) -> list[Case]:
-    """The products of sizes that the kernel computes as they are, and a few that need copies."""
-    kept = []
-    for case in cases:
-        M, N, K = plain.fitting(case.M, case.N, case.K) if case.K else (case.M, case.N, 0)
-        shifted = case.A_shift or case.B_shift or case.C_shift
-        turned = case.A_by_columns or case.B_by_columns
-        if shifted or (turned and (case.M, case.N, case.K) != (M, N, K)):
-            continue
-        kept.append(replace(case, M=M, N=N, K=K))
-    return list(dict.fromkeys(kept))
-
-
-def _about(size: int) -> list[int]:
-    return sorted({1, max(size - 1, 1), size, size + 1})
-
-
-def _set_nan(A: _Float32, B: _Float32) -> None:
-    A[0, -1] = np.nan
-
-
-def _set_infinity(A: _Float32, B: _Float32) -> None:
-    B[-1, 0] = np.inf
-
-
-def _scale(A: _Float32, B: _Float32) -> None:
-    A *= np.float32(1e-30)
-    B *= np.float32(1e30)
-
-
-_SET = {
-    "a NaN in A": _set_nan,
-    "an infinity in B": _set_infinity,
-    "tiny and huge values": _scale,
-}
-SPECIAL = {"a NaN in A": "n", "an infinity in B": "i", "tiny and huge values": "s"}
-"""Special values, and their letters in the arguments of csrc/custom/driver.cpp."""
-
-
 def check_all(
     own: Any, device: str, seconds: float, cases: Sequence[Case] = ()
 ) -> tuple[int, list[Finding]]:
@@ -191,24 +67,12 @@ def check_all(
     outcomes: list[_Outcome] = []
     where = _Where(own, device, seconds)
     for case in cases or cases_of(own):
+        if case.apart and device != "cpu":  # a GPU would need a copy of the gaps
+            continue
         outcomes.append(_run_case(where, case))
         if sum(bool(outcome.message) for outcome in outcomes) >= 3:
             break
     return len(outcomes), _describe(where, tile, outcomes)
-
-
-def _values(case: Case) -> tuple[_Float32, _Float32, _Float32]:
-    rng = np.random.default_rng((case.M, case.N, case.K))
-    shapes = ((case.M, case.K), (case.K, case.N), (case.M, case.N))
-    A, B, C = (
-        (rng.integers(-8, 9, shape) if case.integers else rng.uniform(-1, 1, shape)).astype(
-            np.float32
-        )
-        for shape in shapes
-    )
-    if case.special and A.size and B.size:
-        _SET[case.special](A, B)
-    return A, B, C
 
 
 def _guarded(
@@ -229,13 +93,31 @@ def _guarded(
     return view, memory
 
 
+def _far_apart(values: _Float32) -> _Float32:
+    """A view of the values in reserved memory. A 32-bit offset that overflows stays inside."""
+    rows, cols = values.shape
+    before = 1 << 31
+    size = 4 * (before + rows * APART)
+    reserve = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
+    memory = np.frombuffer(mmap.mmap(-1, size, flags=reserve), np.float32)
+    view = np.lib.stride_tricks.as_strided(memory[before:], (rows, cols), (4 * APART, 4))
+    view[:] = values
+    return view
+
+
 def _run_case(where: _Where, case: Case, values: Any = None) -> _Outcome:
-    A_values, B_values, C_values = values or _values(case)
+    A_values, B_values, C_values = values or values_of(case)
     contiguous = where.own.plain is not None
     A, A_memory = _guarded(A_values, case.A_by_columns, case.A_shift, contiguous)
     B, B_memory = _guarded(B_values, case.B_by_columns, case.B_shift, contiguous)
-    start = C_values if case.beta != 0 else np.full_like(C_values, _UNSET)
+    unset = np.full(C_values.shape, _UNSET, np.uint32).view(np.float32)
+    start = C_values if case.beta != 0 else unset
     out, C_memory = _guarded(start, False, case.C_shift, contiguous)
+    if case.apart:
+        try:
+            A, B, out = (_far_apart(X) for X in (A_values, B_values, start))
+        except OSError:  # the address space is limited
+            return _Outcome(case, np.zeros(C_values.shape, bool), C_values)
     kept = [memory.copy() for memory in (A_memory, B_memory, C_memory)]
     keywords: dict[str, Any] = {"C": out, "beta": case.beta} if case.beta != 0 else {}
     nothing = np.zeros(C_values.shape, bool)
@@ -280,8 +162,18 @@ def _features(tile: Tile) -> list[_Feature]:
         ("where B's address is not a multiple of 16", lambda c: c.B_shift != 0),
         ("where C's address is not a multiple of 16", lambda c: c.C_shift != 0),
         *((f"with {name}", lambda c, name=name: c.special == name) for name in SPECIAL),
+        ("with special values", lambda c: bool(c.special)),
+        ("where rows are far apart, so that a 32-bit index overflows", lambda c: c.apart),
         (f"where M is not a multiple of {BM}", lambda c: c.M % BM != 0),
         (f"where N is not a multiple of {BN}", lambda c: c.N % BN != 0),
+        (
+            f"where N is a multiple of 4 and not of {BN}",
+            lambda c: c.N % 4 == 0 and c.N % BN != 0,
+        ),
+        (
+            f"where M is a multiple of 4 and not of {BM}",
+            lambda c: c.M % 4 == 0 and c.M % BM != 0,
+        ),
         (f"where K is not a multiple of {BK}", lambda c: c.K % BK != 0),
         (f"where K is a multiple of {BK}", lambda c: c.K % BK == 0),
         (f"where K is above {BK}", lambda c: c.K > BK),
@@ -339,6 +231,13 @@ def _of_message(own: Any, message: str, outcomes: list[_Outcome]) -> Finding:
     return message_finding(message, own.file, f"at {simplest.case.text}")
 
 
+_ASYNCHRONOUS = (
+    "proxy fence|in flight|may still read|could still read|wgmma.fence|without waiting|"
+    "no thread waited"
+)
+"""Words of errors about asynchronous work: csrc/cpu/late.cpp and wgmma.cpp."""
+
+
 def message_finding(message: str, file: str, when: str) -> Finding:
     """The finding for the message of a failed launch, with the lines and threads that it names."""
     lines = [int(number) for number in re.findall(r"\bline (\d+)", message)]
@@ -348,6 +247,8 @@ def message_finding(message: str, file: str, when: str) -> Finding:
         kind = "divergent barrier"
     elif "can go on" in message:
         kind = "deadlock"
+    elif re.search(_ASYNCHRONOUS, message):
+        kind = "race"
     return Finding(
         kind,
         "; ".join(filter(None, (message, when))),
@@ -361,15 +262,20 @@ def _of_values(where: _Where, tile: Tile, wrong: list[_Outcome], right: Sequence
     """The finding about wrong values, from the plainest wrong product."""
     outcome = min(wrong, key=lambda o: _plainness(o, tile))
     case = outcome.case
-    exact = expect(*_values(case)[:2], C=_values(case)[2], alpha=case.alpha, beta=case.beta)
+    exact = expect(*values_of(case)[:2], C=values_of(case)[2], alpha=case.alpha, beta=case.beta)
     rows, cols = np.nonzero(outcome.wrong)
     i, j = int(rows[0]), int(cols[0])
     got = outcome.result[outcome.wrong]
     kind = "wrong values"
-    if (got.view(np.uint32) == _UNSET.view(np.uint32)).all():
+    bits = got.view(np.uint32)
+    if (bits == _UNSET).all():
         kind = "never set"
+    elif case.beta == 0 and (bits & 0x7FFFFFFF == _COMPUTED).any():
+        kind = "memory nobody wrote"
     when = _when(tile, [o.case for o in wrong], right)
     parts = [_where(outcome.wrong, tile)]
+    if kind == "memory nobody wrote":
+        parts.append("C is read although beta is 0: it may hold NaN, and 0 * NaN is NaN")
     parts += [text] if (text := _steps(where, outcome)) else []
     parts += [text] if (text := _beta(outcome)) else []
     count = len(wrong) + len(right)
@@ -444,7 +350,7 @@ def _steps(where: _Where, outcome: _Outcome) -> str:
     case = outcome.case
     if case.special or case.alpha == 0 or not 1 < case.K <= _PROBED:
         return ""
-    A, B, C = _values(replace(case, beta=0.0))
+    A, B, C = values_of(replace(case, beta=0.0))
     wrong = []
     for k in range(case.K):
         alone = np.zeros_like(A)
@@ -470,7 +376,7 @@ def _beta(outcome: _Outcome) -> str:
     case = outcome.case
     if case.beta == 0 or outcome.wrong.mean() < 0.5:
         return ""
-    A, B, C = _values(case)
+    A, B, C = values_of(case)
     rest = outcome.result - case.alpha * (A.astype(np.float64) @ B.astype(np.float64))
     if not np.isfinite(rest).all():
         return ""

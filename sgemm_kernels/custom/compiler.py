@@ -1,7 +1,8 @@
 """Compiles custom kernels with the machine's C++ compiler.
 
-There are three builds: one runs the kernel on the CPU device, one counts its accesses, and one
-checks each access. Each links the kernel with the parts of the CPU device that it needs.
+There are four builds: one runs the kernel on the CPU device, one counts its accesses, one checks
+each access, and one completes asynchronous work late. Each links the kernel with the parts of the
+CPU device that it needs.
 """
 
 import contextlib
@@ -246,7 +247,8 @@ def run_build() -> Build:
         fused = ("-mfma", "-mavx2")
     patterned = _accepted("-ftrivial-auto-var-init=pattern")
     # nvcc rejects `throw` in a kernel, and so do all builds.
-    kernel = ("-O2", "-ffp-contract=off", "-fno-exceptions", *fused, *patterned)
+    # An index that overflows wraps around, as on a GPU.
+    kernel = ("-O2", "-fwrapv", "-ffp-contract=off", "-fno-exceptions", *fused, *patterned)
     kernel = (*kernel, "-DSGEMM_OWN=1", *_WARNINGS)
     # The linker puts the kernel's code between these two, so that a signal handler can tell whether
     # a thread is in it (cpu/runaway.cpp).
@@ -273,6 +275,15 @@ def watch_build() -> Build:
     return Build(
         "watch", kernel, ("-O2", "-DSGEMM_COUNTED=1", "-DSGEMM_WATCHED=1"), parts, True, ()
     )
+
+
+def late_build() -> Build:
+    """A program that runs the kernel with asynchronous work as late as its rules allow, and with
+    blocks and threads in two orders."""
+    run = run_build()
+    flags = ("-O2", "-DSGEMM_CHECKED=1")
+    parts = (*_device(), "custom/late.cpp", "custom/driver.cpp")
+    return Build("late", run.kernel, flags, parts, link=())
 
 
 def _device() -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from .check import Tile, tile_of
+from .cases import Tile, tile_of
 from .child_process import become_child, run_limited
 from .compiler import NoCompilerError
 from .diagnosis import Finding

@@ -65,7 +65,11 @@ def _with_text(findings: list[Finding], one: Finding, text: str) -> list[Finding
 
 def placed(finding: Finding, source: Source) -> Finding:
     """The finding, with the line of the KernelSpec or launcher if a launch failed."""
-    if finding.kind != "launch failed" or finding.line is not None:
+    if finding.line is not None or finding.kind not in ("launch failed", "scratch memory"):
         return finding
-    line = _line_of_launch(source.text, finding.text)
+    if finding.kind == "scratch memory":
+        found = re.search(r"\b(scratch|counters)_take\(", source.text)
+        line = None if found is None else source.text.count("\n", 0, found.start()) + 1
+    else:
+        line = _line_of_launch(source.text, finding.text)
     return finding if line is None else replace(finding, file=source.file, line=line)

@@ -22,8 +22,9 @@ from .._catalog import Variant, devices
 from .._core import DeviceError, Error, OutOfMemoryError, UnsupportedVariantError
 from .._source_text import lines_of
 from ..measuring.devices import find_device
-from . import compiler, compute_sanitizer, nvrtc, sanitize
-from .check import Tile, check_all, tile_of
+from . import compiler, compute_sanitizer, for_gpu, nvrtc, sanitize
+from .cases import Tile, tile_of
+from .check import check_all
 from .child_process import START_S, Child, begin, is_child
 from .compiler import (
     CompileError,
@@ -31,6 +32,7 @@ from .compiler import (
     Source,
     count_build,
     digest_of,
+    late_build,
     run_build,
     watch_build,
 )
@@ -45,6 +47,8 @@ _PASSED = ".passed"
 _queued: set[object] = set()
 """Kernels that were launched in a caller's stream. They stay loaded until this process ends, since
 their work may still be queued there or be part of a CUDA graph."""
+_COMPILE_S = 120.0
+"""The time limit of a compilation for a GPU that only looks for mistakes."""
 _FIRST_LAUNCH_S = 60.0
 """The time limit of the first launch on a GPU, which includes some seconds for the driver."""
 
@@ -64,7 +68,10 @@ class Kernel:
         self._name = name
         self._digest = source.digest
         self._verdict_key = digest_of(
-            [compiler.library_key(source, build()) for build in (run_build, watch_build)]
+            [
+                compiler.library_key(source, build())
+                for build in (run_build, watch_build, late_build)
+            ]
         )
         self._passed: set[str] = set()
         self._opened: dict[str, object] = {}
@@ -225,11 +232,17 @@ class Kernel:
             cases, findings = self._watch(tile, seconds)
             if sanitize.looks_unset(findings):
                 findings += sanitize.unset_variables(self._source, tile, seconds)
+            if not findings:
+                late, _ = compiler.library(self._source, late_build())
+                watched, _ = compiler.library(self._source, watch_build())
+                findings += sanitize.watch_late(late, watched, self._source, tile, seconds)
             if on_gpu:
                 more, told = compute_sanitizer.watch(self, where)
                 cases += more
                 findings += told
             if not findings:
+                findings += self.child.call_within(_COMPILE_S, for_gpu.findings, self)
+            if not any(not finding.harmless for finding in findings):
                 program, _ = compiler.library(self._source, watch_build())
                 findings += sanitize.elsewhere(program, self._source, seconds)
                 compiler.library(self._source, count_build())  # outside the limit of `seconds`
@@ -243,7 +256,12 @@ class Kernel:
     def _watch(self, tile: Tile, seconds: float) -> tuple[int, list[Finding]]:
         program, _ = compiler.library(self._source, watch_build())
         special = sanitize.has_special(self._source)
-        return sanitize.watch(program, tile, self.file, seconds, special=special, plain=self.plain)
+        counts, findings = sanitize.watch(
+            program, tile, self.file, seconds, special=special, plain=self.plain
+        )
+        static = max((each.static_shared_bytes for each in counts if each is not None), default=0)
+        most = self.variant.shared_bytes
+        return len(counts), [*findings, *for_gpu.too_much_shared(static, most, self._source)]
 
     def _with_place(self, finding: Finding, seconds: float) -> Finding:
         """The finding, with the line that the checking build reports, if any."""
@@ -365,6 +383,11 @@ class Kernel:
         begin("a first, small product on the GPU", _FIRST_LAUNCH_S)
         _core.run(self.launchable(device), A, B, device=device)
         begin("", None)
+
+    @property
+    def symbol(self) -> str:
+        """The ``__global__`` function's name in its KernelSpec."""
+        return self._open("cpu")[2] or ""
 
     def countable(self) -> Any:
         """The capsule of the counting build."""

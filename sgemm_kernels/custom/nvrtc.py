@@ -52,8 +52,23 @@ def gpu_code(source: Source, symbol: str, capability: int) -> tuple[bytes, str]:
     that have changed.
     """
     nvrtc = _open_nvrtc()
+    options = _options(nvrtc, source, capability)
+    key = digest_of(["nvrtc", __version__, _version(nvrtc), source.digest, symbol, options])
+
+    def make(paths: tuple[Path, ...]) -> None:
+        source.refuse_changed()
+        code, lowered, _ = _compile(nvrtc, source, symbol, options)
+        source.refuse_changed()
+        paths[0].write_bytes(code)
+        paths[1].write_text(lowered, encoding="utf-8")
+
+    code, lowered = _cache.kept_all(key, (".cubin", ".symbol"), make)
+    return code.read_bytes(), lowered.read_text(encoding="utf-8")
+
+
+def _options(nvrtc: ctypes.CDLL, source: Source, capability: int) -> list[str]:
     target = architecture(capability, _architectures(nvrtc))
-    options = [
+    return [
         f"--gpu-architecture={target}",
         "--std=c++20",
         "-default-device",
@@ -63,17 +78,22 @@ def gpu_code(source: Source, symbol: str, capability: int) -> tuple[bytes, str]:
         *source.flags(),
         *(f"-I{folder}" for folder in source.folders),
     ]
-    key = digest_of(["nvrtc", __version__, _version(nvrtc), source.digest, symbol, options])
 
-    def make(paths: tuple[Path, ...]) -> None:
-        source.refuse_changed()
-        code, lowered = _compile(nvrtc, source, symbol, options)
-        source.refuse_changed()
-        paths[0].write_bytes(code)
-        paths[1].write_text(lowered, encoding="utf-8")
 
-    code, lowered = _cache.kept_all(key, (".cubin", ".symbol"), make)
-    return code.read_bytes(), lowered.read_text(encoding="utf-8")
+def compile_log(source: Source, symbol: str, capability: int) -> str:
+    """What the compiler says of registers and spills, for a compute capability. No GPU is needed.
+
+    Raises as ``gpu_code``.
+    """
+    nvrtc = _open_nvrtc()
+    options = [*_options(nvrtc, source, capability), "--ptxas-options=-v"]
+    key = digest_of(["log", __version__, _version(nvrtc), source.digest, symbol, options])
+
+    def make(path: Path) -> None:
+        source.refuse_changed()
+        path.write_text(_compile(nvrtc, source, symbol, options)[2], encoding="utf-8")
+
+    return _cache.kept(key, ".log", make).read_text(encoding="utf-8")
 
 
 def nvcc_library(source: Source, capabilities: Sequence[int]) -> Path:
@@ -197,7 +217,7 @@ def architecture(capability: int, known: Sequence[int]) -> str:
 
 def _compile(
     nvrtc: ctypes.CDLL, source: Source, symbol: str, options: Sequence[str]
-) -> tuple[bytes, str]:
+) -> tuple[bytes, str, str]:
     texts = {"stdint.h": _INTEGERS, **dict.fromkeys(_NOTHING, "")}
     # NVRTC first searches the folder of this path, or the current folder if it has none. #line sets
     # the file name in messages and in the machine code.
@@ -222,15 +242,15 @@ def _compile(
         result = nvrtc.nvrtcCompileProgram(
             program, len(every), (ctypes.c_char_p * len(every))(*every)
         )
+        log = _bytes_of(nvrtc, program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
         if result != 0:
-            log = _bytes_of(nvrtc, program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
             kind = BeyondNvrtcError if _NVRTC_CANNOT.search(log) else CompileError
             raise kind(f"{source.file} does not compile for a GPU by NVRTC:\n{log.strip()}")
         lowered = ctypes.c_char_p()
         result = nvrtc.nvrtcGetLoweredName(program, symbol.encode(), ctypes.byref(lowered))
         _checked(nvrtc, result, f"to find {symbol}")
         kind_of_code = "CUBIN" if options[0].startswith("--gpu-architecture=sm_") else "PTX"
-        return _bytes_of(nvrtc, program, kind_of_code), (lowered.value or b"").decode()
+        return _bytes_of(nvrtc, program, kind_of_code), (lowered.value or b"").decode(), log
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ..explaining.trace import trace
-from .check import SPECIAL, Case, Tile, message_finding, plain_cases
+from .cases import DEEP, FRACTIONS, NAN_IN_C, SPECIAL, Case, Tile, falls_back, plain_cases
+from .check import message_finding
 from .child_process import begin
 from .compiler import CompileError, Source, library, watch_build
 from .diagnosis import Finding
@@ -29,6 +30,8 @@ _CAUSES = (
     "writes to an input",
     "race",
     "memory nobody wrote",
+    "too much shared memory",
+    "scratch memory",
     "endless",
     "never set",
     "launch failed",
@@ -48,13 +51,17 @@ _CONSEQUENCES = {
 }
 """The kinds to leave out beside their possible cause."""
 
+_LETTERS = {**SPECIAL, FRACTIONS: "f"}
+"""The letters of values in the arguments of csrc/custom/driver.cpp."""
 _RECORD = re.compile(r"(case|counted|finding|failed)\t(.*)")
 """A record in the program's output. The kernel may have printed before it in the same line."""
-_COUNTED = re.compile(r"(\d{1,18})\t(\d{1,18})\t(\d{1,18})\t(\d{1,18})")
+_COUNTED = re.compile(r"\t".join([r"(\d{1,18})"] * 7))
 _STOPPED = 3
 """The program's exit status after a finding that ended it."""
 _GRACE_S = 1.0
 """How long the program may take to end itself after its time limit."""
+_MORE = 4
+"""How many products follow the first one with a finding."""
 _LINES_SAID = 3
 """The last lines of other output that are shown if the program ended itself."""
 
@@ -91,6 +98,7 @@ def cases_for(tile: Tile) -> list[Case]:
         Case(BM, 2 * BN + 1, 1, alpha=-1.3, beta=0.7),
         Case(2 * BM + 1, 1, 3 * BK, beta=-0.5),
         Case(BM + 3, 3 * BN + 1, BK, C_shift=1, beta=1.0),
+        Case(BM + 4, BN + 4, 2 * BK + 4),
         Case(BM, BN, 4 * BK),
         Case(BM + 1, BN + 1, BK + 1, alpha=0.0, beta=2.0),
         Case(BM, BN, 0),
@@ -99,7 +107,8 @@ def cases_for(tile: Tile) -> list[Case]:
     for shift, other in ((1, 2), (2, 3), (3, 1)):
         for columns in (False, True):
             cases.append(Case(BM, BN, BK + 1, columns, not columns, shift, other))
-    cases += [replace(plain, special=name) for name in SPECIAL]
+    cases += [replace(plain, special=name, beta=float(name == NAN_IN_C)) for name in SPECIAL]
+    cases.append(replace(plain, special=FRACTIONS))
     return list(dict.fromkeys(cases))
 
 
@@ -123,7 +132,7 @@ def _argument(case: Case, plain: Plain | None, *, pads: bool = True, sets_C: boo
     """The case as an argument of csrc/custom/driver.cpp."""
     sizes = [case.M, case.N, case.K, int(case.A_by_columns), int(case.B_by_columns)]
     shifts = [case.A_shift, case.B_shift, case.C_shift]
-    facts = [*sizes, *shifts, f"{case.alpha:g}", f"{case.beta:g}", SPECIAL.get(case.special, "-")]
+    facts = [*sizes, *shifts, f"{case.alpha:g}", f"{case.beta:g}", _LETTERS.get(case.special, "-")]
     reads_C = plain is not None and (plain.accumulates or (plain.reads_C and sets_C))
     contiguous = 0 if plain is None else 2 if "C.T" in plain.roles else 1
     facts += [contiguous, int(pads), int(reads_C)]
@@ -141,6 +150,12 @@ class ProductCounts:
     accesses: int
     """Accesses to memory by the first block's busiest thread."""
     static_shared_bytes: int
+    shared_reads: int
+    """Reads of shared memory by the first block."""
+    reads_ahead: int
+    """Those after a read of A or B by the same thread since the last barrier."""
+    reads_in_flight: int
+    """Those while an asynchronous copy of the same thread is on its way."""
 
 
 def watch(
@@ -151,16 +166,15 @@ def watch(
     *,
     special: bool = True,
     plain: Plain | None = None,
-) -> tuple[int, list[Finding]]:
-    """Runs the program. Returns the number of products, and the findings.
+) -> tuple[list[ProductCounts | None], list[Finding]]:
+    """Runs the program. Returns the counts of each product that began, and the findings.
 
     The program is ended when one product takes longer than ``seconds``. Without ``special`` no
     product has special values.
     """
-    cases = [case for case in cases_of(tile, plain) if special or not case.special]
+    cases = [case for case in cases_of(tile, plain) if special or not _is_special(case)]
     arguments = [_argument(case, plain) for case in cases]
-    counts, findings = _watch(program, cases, arguments, file, seconds)
-    return len(counts), findings
+    return _watch(program, cases, arguments, file, seconds)
 
 
 def watch_cases(
@@ -207,7 +221,7 @@ def elsewhere(program: Path, source: Source, seconds: float) -> list[Finding]:
             first = first or worst
             whose = "M, N or K" if plain.square else name
             at = "" if worst.line is None else f", line {worst.line}"
-            texts.append(f"if {whose} is no multiple of {of}: {worst.kind}{at}: {worst.text}")
+            texts.append(f"if {whose} is not a multiple of {of}: {worst.kind}{at}: {worst.text}")
     if first is not None:
         text = "; ".join(texts) + ". The launcher pads the operands with zeros there"
         told.append(replace(first, kind="needs multiples", text=text, harmless=True))
@@ -231,7 +245,8 @@ def _watch(
     counts: list[ProductCounts | None] = []
     when = ""
     said: deque[str] = deque(maxlen=_LINES_SAID)
-    done = False
+    done = enough = False
+    first_wrong: int | None = None
     with process:
         try:
             watchdog.restart()
@@ -242,6 +257,10 @@ def _watch(
                 if record is None:
                     said.append(line.strip())
                 elif record[1] == "case" and record[2] in arguments[len(counts) :][:1]:
+                    if first_wrong is not None and len(counts) > first_wrong + _MORE:
+                        process.kill()
+                        enough = True
+                        break
                     when = f"at {cases[len(counts)].text}"
                     counts.append(None)
                     watchdog.restart()
@@ -251,6 +270,7 @@ def _watch(
                 elif (finding := _finding(record[0].split("\t"), when, file)) is not None:
                     place = (finding.kind, finding.file, finding.line, finding.array)
                     findings.setdefault(place, finding)
+                    first_wrong = len(counts) if first_wrong is None else first_wrong
             process.wait()
         except BaseException:
             process.kill()
@@ -262,7 +282,7 @@ def _watch(
         findings[("endless",)] = Finding("endless", text)
     stopped = process.returncode == _STOPPED and findings
     whole = process.returncode == 0 and done and len(counts) == len(cases)
-    if not (stopped or whole or watchdog.has_killed):
+    if not (stopped or whole or enough or watchdog.has_killed):
         text = f"exit status {process.returncode}, {when} {' '.join(said)}"
         findings[("ended its process",)] = Finding("ended its process", text.strip())
     return counts, list(findings.values())
@@ -298,7 +318,7 @@ def _finding(line: list[str], case: str, file: str) -> Finding | None:
             threads = tuple(int(n) for n in (thread, other) if int(n) >= 0)
             return Finding(
                 kind,
-                f"{text}{', in block ' + block if int(block) > 0 else ''}; {case}",
+                f"{text}; {case}",
                 file=name or None,
                 line=int(number) or None,
                 array=array or None,
@@ -338,10 +358,29 @@ def declarations_without_value(text: str) -> list[tuple[int, str, str]]:
     return found
 
 
+def _is_special(case: Case) -> bool:
+    return case.special not in ("", FRACTIONS)
+
+
 def has_special(source: Source) -> bool:
     """Whether the checking build is right for special values. It is not if the kernel needs the
     fallback to fp32 in error_check.h, which this build lacks."""
-    return all(path.name != "error_check.h" for path in source.included)
+    return not falls_back(source)
+
+
+def watch_late(
+    late: Path, watched: Path, source: Source, tile: Tile, seconds: float
+) -> list[Finding]:
+    """Findings of the build in which asynchronous work is late (``late_build``). If a result is
+    wrong in the other build too, that is not the cause."""
+    cases = cases_of(tile, source.plain)
+    if falls_back(source):
+        cases = [replace(case, K=case.K + DEEP) for case in cases if not _is_special(case)]
+    arguments = [_argument(case, source.plain) for case in cases]
+    _, findings = _watch(late, cases, arguments, source.file, seconds)
+    if all(finding.line is not None for finding in findings):
+        return findings
+    return _watch(watched, cases, arguments, source.file, seconds)[1] or findings
 
 
 def unset_variables(source: Source, tile: Tile, seconds: float) -> list[Finding]:

@@ -28,7 +28,7 @@ from ..measuring.devices import find_device
 from ..measuring.measure import measure
 from ..measuring.progress import progress
 from ..measuring.shapes import Shape, Size, shapes_of
-from .check import tile_of
+from .cases import tile_of
 from .child_process import START_S, EndlessError
 from .compiler import (
     CompileError,

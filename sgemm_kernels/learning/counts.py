@@ -102,6 +102,12 @@ COUNTS: dict[str, Callable[[Counted], Count]] = {
     ),
     "multiply-adds on tensor cores per multiply-add": _tensor_share,
     "barriers of a block": lambda counted: Count(counted.product.barriers),
+    "share of shared loads after a load of the next tile": lambda counted: Count(
+        counted.product.reads_ahead / max(counted.product.shared_reads, 1)
+    ),
+    "share of shared loads with a copy on its way": lambda counted: Count(
+        counted.product.reads_in_flight / max(counted.product.shared_reads, 1)
+    ),
     "atomic operations": lambda counted: Count(counted.product.atomics),
     "accesses of the busiest thread": lambda counted: Count(counted.product.accesses),
     "bytes of shared memory": lambda counted: Count(

@@ -8,7 +8,8 @@ from pathlib import Path
 from .._core import DeviceError, Error, UnsupportedVariantError
 from .._source_text import line_at, lines_of
 from ..custom import compiler, sanitize
-from ..custom.check import Case, Tile, check_all, tile_of
+from ..custom.cases import Case, Tile, tile_of
+from ..custom.check import check_all
 from ..custom.child_process import Child
 from ..custom.compiler import CompileError, NoCompilerError, count_build, watch_build
 from ..custom.diagnosis import Finding

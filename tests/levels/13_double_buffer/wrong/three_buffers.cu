@@ -1,3 +1,4 @@
+// says: goal: share of shared loads after a load of the next tile; no thread computes
 __global__ void sgemm(int M, int N, int K, float alpha, const float *A, const float *B, float beta,
                       float *C)
 {

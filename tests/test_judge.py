@@ -1,0 +1,156 @@
+"""The judge of custom kernels: measured rates, correct but unusual kernels, and single mistakes."""
+
+import re
+import tomllib
+
+import pytest
+
+import sgemm_kernels as sk
+from sgemm_kernels.custom import for_gpu, nvrtc
+
+from . import judge_rates
+from .judge_rates import FOLDER, PAGE, mutants, recorded, with_tables
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+MUTANTS = {mutant.key: mutant for mutant in mutants()}
+EVERY_MUTANT, EVERY_UNUSUAL = 40, 4
+"""One of so many is judged here; `python -m tests.judge_rates` judges all."""
+UNUSUAL = tomllib.loads((FOLDER / "unusual.toml").read_text(encoding="utf-8"))["kernel"]
+
+
+@pytest.mark.parametrize("key", list(MUTANTS)[::EVERY_MUTANT])
+def test_a_mutant_is_judged_as_recorded(key):
+    (record,) = [record for record in recorded() if record["mutant"] == key]
+    assert judge_rates.judged(MUTANTS[key])["verdict"] == record["verdict"]
+
+
+def test_the_mutants_are_those_of_the_results_and_the_page_shows_them():
+    assert [record["mutant"] for record in recorded()] == list(MUTANTS)
+    assert len(MUTANTS) >= 200
+    page = PAGE.read_text(encoding="utf-8")
+    assert with_tables(page, recorded()) == page
+
+
+def unusual(entry):
+    if "text" in entry:
+        return sk.kernel(entry["text"], name="unusual", grid=entry["grid"], block=entry["block"])
+    text = sk.source(entry["rung"])
+    for old, new in entry["changes"]:
+        assert old in text, old
+        text = text.replace(old, new)
+    return sk.kernel(text, name="unusual")
+
+
+def test_there_are_40_unusual_kernels_and_each_compiles_to_another_text():
+    assert len({entry["name"] for entry in UNUSUAL}) >= 40
+
+
+@pytest.mark.parametrize("entry", UNUSUAL[::EVERY_UNUSUAL], ids=lambda entry: entry["name"])
+def test_an_unusual_kernel_raises_no_alarm(entry):
+    mine = unusual(entry)
+    assert mine.check(device="cpu"), mine.check(device="cpu")
+    verdict = mine.sanitize()
+    assert verdict, verdict
+
+
+def changed(rung, old, new, name="mine"):
+    text = sk.source(rung)
+    assert old in text
+    return sk.kernel(text.replace(old, new), name=name)
+
+
+STORE = "    store(p, row, col, sum);"
+
+
+@pytest.mark.parametrize(
+    ("new", "kind", "says"),
+    [
+        (f"{STORE} if (row == 0) exit(1);", "ended its process", "calls exit()"),
+        (f"{STORE} if (row == 0) abort();", "ended its process", "abort() ended it"),
+        (
+            f"{STORE} __shared__ volatile float large[20000]; large[ty * BK + tx] = 0.0f;",
+            "too much shared memory",
+            "a GPU allows 49152 per block",
+        ),
+        (
+            "    store(p, row, col / 2 * 2, sum);",
+            "race",
+            "two threads write the same element",
+        ),
+    ],
+    ids=["exit", "abort", "shared memory", "two threads"],
+)
+def test_sanitize_names_the_cause_and_the_line(new, kind, says):
+    first = changed("smem", STORE, new).sanitize(seconds=10).findings[0]
+    assert first.kind == kind, first
+    assert says in str(first)
+    assert first.line is not None
+
+
+def test_a_launcher_that_reads_an_operand_is_found():
+    own = "LAUNCHER(coalesced) { if (problem->A.data[0] > 2) { return status_ok(); } "
+    own += "return launch_tiles(coalesced, spec, problem, where); }\nVARIANT(coalesced,"
+    first = changed("coalesced", "RUNG(coalesced,", own).sanitize().findings[0]
+    assert "accesses an operand on the host" in str(first)
+    assert first.line is not None
+
+
+def test_a_race_tells_an_earlier_round_of_the_loop():
+    barrier = "        __syncthreads(); // all threads have read them\n"
+    first = changed("tile1d", barrier, "").sanitize(seconds=10).findings[0]
+    assert first.kind == "race"
+    assert "in an earlier round of the loop" in first.text
+
+
+def test_check_finds_a_32_bit_index():
+    new = "p.A.data[(int)row * (int)p.A.row_stride + k * p.A.col_stride]"
+    (first,) = changed("coalesced", "at(p.A, row, k)", new).check(device="cpu").findings
+    assert "a 32-bit index overflows" in first.text
+
+
+def test_check_recognises_a_c_that_is_read_without_beta():
+    new = "if (inside(p.C, row, col)) { float *c = address(p.C, row, col); "
+    new += "*c = p.alpha * sum + p.beta * *c; }"
+    (first,) = changed("smem", STORE, new).check(device="cpu").findings
+    assert first.kind == "memory nobody wrote"
+    assert "C is read although beta is 0" in first.text
+
+
+@pytest.mark.parametrize("rung", ["wgmma", "waves"])
+def test_check_runs_tensor_core_kernels_themselves(rung):
+    verdict = changed(rung, "sum[0][j][r] += part[j][r];", "").check(device="cpu")
+    assert not verdict.passed
+
+
+def test_blocks_of_a_plain_kernel_have_coordinates():
+    text = """
+    __global__ void sgemm(const float *A, const float *B, float *C, int M, int N, int K)
+    {
+        int x = blockIdx.x * 16 + threadIdx.x, y = blockIdx.y * 16 + threadIdx.y;
+        float sum = 0;
+        for (int k = 0; k < K; k++) sum += A[y * K + k] * B[k * N + x];
+        if (x < N && y < M) C[y * N + x] = sum;
+    }
+    """
+    plain = sk.kernel(text, name="plain", grid="(N/16, M/16)", block="(16, 16)")
+    said = str(plain.sanitize())
+    assert re.search(r"in block \(\d+, \d+\)", said), said
+
+
+@pytest.mark.skipif(not nvrtc.has_nvrtc(), reason="needs NVRTC")
+def test_what_a_gpus_compiler_refuses_is_found():
+    refused = "#ifdef __CUDACC__\n#error refused\n#endif\nconstexpr int BM = 32, BN = 32;"
+    first = changed("naive", "constexpr int BM = 32, BN = 32;", refused).sanitize().findings[0]
+    assert first.kind == "does not compile"
+    assert first.line is not None
+
+
+@pytest.mark.parametrize(
+    ("static", "total", "says"),
+    [(49153, 0, "49152 per block"), (0, 232449, "an H100 has 232448"), (49152, 232448, None)],
+)
+def test_too_much_shared_memory(static, total, says):
+    source = sk.kernel(sk.source("naive"), name="mine").made_of
+    found = for_gpu.too_much_shared(static, total, source)
+    assert [says in str(one) for one in found] == ([True] if says else [])
