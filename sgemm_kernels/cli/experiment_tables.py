@@ -2,7 +2,6 @@
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from ..custom.tuning_result import Tuning
 from ..measuring.measurement import UNMET, UNMET_NOTE
 from ..measuring.results_file import read_json
 from .speed_tables import NOTHING_MEASURED, with_age
+from .targets import Target
 
 _TENSOR_CORE_PERCENT = 10
 """A kernel that keeps the tensor pipe busier than this uses tensor cores."""
@@ -287,26 +287,6 @@ SIMT_OUT, AUTO_OUT = "run simt, out=", "run auto, out="
 """Ways of benchmarks/calls.py that have a target."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """A limit for a figure of benchmarks/calls.py or batched.py."""
-
-    text: str
-    figure: Callable[[Any], float]
-    """The figure from what the experiment measured. KeyError or ValueError if not measured."""
-    limit: float
-    at_least: bool = False
-
-    def line(self, measured: Any) -> list[str]:
-        words = f"{'at least' if self.at_least else 'at most'} {self.limit:g}"
-        try:
-            found = self.figure(measured)
-        except (KeyError, ValueError):
-            return [self.text, words, "-", "not measured"]
-        met = found >= self.limit if self.at_least else found <= self.limit
-        return [self.text, words, f"{found:.2f}", "met" if met else "missed"]
-
-
 def _over(what: str, ours: str, theirs: str) -> Callable[..., float]:
     """The largest ratio of two ways' times over all sizes."""
     return lambda medians: max(
@@ -326,16 +306,16 @@ def _worst_us(ours: str) -> Callable[..., float]:
 
 
 _TARGETS = (
-    _Target("queue with out: time over torch.mm's", _over("queue", RUN_OUT, MM_OUT), 1),
-    _Target("queue without out: time over torch.mm's", _over("queue", RUN, MM), 1),
-    _Target("queue with DeviceArray operands, us", _worst_us(DEVICE_ARRAYS), 8),
-    _Target("NumPy to NumPy at 64, us", lambda found: 1e6 * found["queue", NUMPY, 64], 25),
-    _Target("in a row: speed of auto over torch.mm, slowest size",
+    Target("queue with out: time over torch.mm's", _over("queue", RUN_OUT, MM_OUT), 1),
+    Target("queue without out: time over torch.mm's", _over("queue", RUN, MM), 1),
+    Target("queue with DeviceArray operands, us", _worst_us(DEVICE_ARRAYS), 8),
+    Target("NumPy to NumPy at 64, us", lambda found: 1e6 * found["queue", NUMPY, 64], 25),
+    Target("in a row: speed of auto over torch.mm, slowest size",
             lambda found: 1 / _over("in a row", AUTO_OUT, MM_OUT)(found), 1, at_least=True),
-    _Target("in a row: speed of auto over torch.mm at 1024",
+    Target("in a row: speed of auto over torch.mm at 1024",
             lambda found: found["in a row", MM_OUT, 1024] / found["in a row", AUTO_OUT, 1024],
             2, at_least=True),
-    _Target("kernels of a product by auto at 1024",
+    Target("kernels of a product by auto at 1024",
             lambda found: found["kernels", AUTO_OUT, 1024], 3),
 )  # fmt: skip
 
@@ -382,7 +362,7 @@ def speeds_of(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], float]
 
 
 def _of_auto(rows: Sequence[Mapping[str, Any]], kind: str = "") -> list[float]:
-    """The speeds of `auto` over torch.bmm at all batches, or at those of a kind."""
+    """The speeds of `auto` over torch.bmm at all batches, or at one kind's."""
     kinds_of = {row["case"]: row["kind"] for row in rows}
     return [
         speed
@@ -400,17 +380,17 @@ def batch_targets(
 ) -> tuple[list[str], list[list[str]]]:
     """What benchmarks/batched.py aims at, beside what it found. Returns a header and lines."""
     targets = (
-        _Target("auto over torch.bmm: geometric mean",
+        Target("auto over torch.bmm: geometric mean",
                 lambda rows: statistics.geometric_mean(_of_auto(rows)), 2, at_least=True),
-        _Target("auto over torch.bmm: slowest",
+        Target("auto over torch.bmm: slowest",
                 lambda rows: min(_of_auto(rows)), _SLOW, at_least=True),
-        _Target(f"{TINY}: lowest share of a copy's bandwidth",
+        Target(f"{TINY}: lowest share of a copy's bandwidth",
                 lambda rows: min(_bytes_per_s(row) / copy_bytes_per_s for row in rows
                                  if row["kind"] == TINY and row["way"] == AUTO_OUT),
                 0.7, at_least=True),
-        _Target(f"{MIDDLE}: slowest",
+        Target(f"{MIDDLE}: slowest",
                 lambda rows: min(_of_auto(rows, MIDDLE)), 1.15, at_least=True),
-        _Target(f"{LARGE}: slowest",
+        Target(f"{LARGE}: slowest",
                 lambda rows: min(_of_auto(rows, LARGE)), 3.5, at_least=True),
     )  # fmt: skip
     return ["figure", "target", "measured", ""], [target.line(rows) for target in targets]
