@@ -27,7 +27,7 @@ from sgemm_kernels.measuring.shapes import Case, size_text
 SOURCE = Path(__file__).with_suffix(".c")
 PLAN = [
     Path(__file__).parent.parent / "csrc" / "engine" / name
-    for name in ("plan.c", "plan_cache.c", "plan_constants.c")
+    for name in ("plan.c", "plan_cache.c", "plan_constants.c", "small_batch_plan.c")
 ]
 FLAGS = ["-std=c11", "-O2", "-fno-math-errno", "-Wall", "-Wextra", "-Werror"]
 

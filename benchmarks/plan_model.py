@@ -31,7 +31,7 @@ ROOT = Path(__file__).parent.parent
 DATA = Path(__file__).parent / "results" / "h100-80gb-hbm3" / "plan_fit.npz"
 SOURCES = [
     Path(__file__).with_suffix(".c"),
-    *(ROOT / "csrc/engine" / name for name in ("plan.c", "plan_constants.c")),
+    *(ROOT / "csrc/engine" / name for name in ("plan.c", "plan_constants.c", "small_batch_plan.c")),
 ]
 HEADERS = [ROOT / "csrc/engine" / name for name in ("plan.h", "tiles.h")]
 TILES = re.findall(r"^ +TILE\((\d+), (\d+), (\d+),", HEADERS[1].read_text(), re.MULTILINE)

@@ -36,8 +36,10 @@ from sgemm_kernels.measuring.shapes import Case, size_text
 SOURCE = Path(__file__).with_suffix(".cu")
 CSRC = Path(__file__).parent.parent / "csrc"
 PARTS = [
-    *(CSRC / "engine" / name for name in ("plan.c", "plan_cache.c", "plan_constants.c")),
-    *(CSRC / name for name in ("engine/tensor_cores.c",)),
+    *(
+        CSRC / "engine" / f"{name}.c"
+        for name in ("plan", "plan_cache", "plan_constants", "small_batch_plan", "tensor_cores")
+    ),
     *(CSRC / name for name in ("core/status.c", "ladder/13_tma.cu")),
 ]
 SECONDS = 150.0

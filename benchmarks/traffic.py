@@ -47,7 +47,7 @@ SECTOR_BYTES = 32
 POWERED_S = 2.5  # readings of the first second are dropped
 KINDS = ("load", "store")
 # These kernels first convert operands to fp16 pairs, so the formula does not apply.
-SPLITTING = ("mma", "wgmma", "waves")
+SPLITTING = ("mma", "wgmma", "waves", "fused")
 HOLDING = "hold"  # csrc/cuda/blocking_kernel.cu, which holds the stream for a measurement
 
 METRICS = {

@@ -61,9 +61,9 @@ def test_version():
 def test_run_is_documented():
     document = sgemm_kernels.run.__doc__
     for word in (
-        "(M, K)",
-        "(K, N)",
-        "(M, N)",
+        "(..., M, K)",
+        "(..., K, N)",
+        "(..., M, N)",
         "float32",
         "alpha",
         "beta",

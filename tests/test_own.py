@@ -331,7 +331,7 @@ def test_a_file_that_is_not_text_is_named(tmp_path):
         sk.tune(tmp_path / "mine.cu", {"BM": [64]}, 48, device="cpu")
 
 
-SMALLER = "std::min(p.A.data[row * p.A.row_stride + k * p.A.col_stride], p.B.data[0] + 1e30f)"
+SMALLER = "std::min(p.A.data[row * p.A.row_stride + k * p.A.col_stride], HUGE_VALF)"
 
 
 def test_accesses_in_source_lines_outside_the_package():

@@ -71,7 +71,8 @@ def model(experiment):
 def library(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plans")
     (folder / "stand_in.c").write_text(STAND_IN)
-    sources = [ENGINE / name for name in ("plan.c", "plan_cache.c", "plan_constants.c")]
+    names = ("plan", "plan_cache", "plan_constants", "small_batch_plan")
+    sources = [ENGINE / f"{name}.c" for name in names]
     subprocess.run(
         ["cc", "-shared", "-fPIC", f"-I{ENGINE}", folder / "stand_in.c", *sources,
          ROOT / "csrc/core/status.c", "-o", folder / "plans.so", "-lm"],

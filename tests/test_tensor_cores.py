@@ -638,13 +638,13 @@ def test_auto_computes_a_batch_by_fused(M, N, shared, rng, monkeypatch):
 @pytest.mark.parametrize("shared", [False, True])
 def test_auto_computes_a_batch_by_waves(shared, rng, monkeypatch):
     """With the bits of single products."""
-    A, B, C = normal(rng, 8, 512, 320), normal(rng, 8, 320, 512), normal(rng, 8, 512, 512)
+    A, B, C = (normal(rng, 12, 512, 512) for _ in "ABC")
     if shared:
         A, B = np.ascontiguousarray(A[::-1])[::-1], B[1]
     monkeypatch.setenv(SETTING, "132")
     together = run("auto", A, B, C=C, beta=2, device="cpu")
     singly = [
-        run("waves", A[n], B if shared else B[n], C=C[n], beta=2, device="cpu") for n in range(8)
+        run("waves", A[n], B if shared else B[n], C=C[n], beta=2, device="cpu") for n in range(12)
     ]
     assert same_bits(together, np.array(singly))
 

@@ -758,7 +758,7 @@ bool plan_passes(std::string name, const int (&tile)[3], const std::vector<std::
     kernel.spec.block_tile[1] = tile[plan.transposed ? 0 : 1];
     kernel.spec.block_tile[2] = tile[2];
     kernel.launch[kind] = launch_by_plan;
-    kernel.batched = true;
+    kernel.batch = BATCH_OF_LAUNCH;
     return passes(&kernel, sets, number);
 }
 
