@@ -94,8 +94,8 @@ int grid_lane()
 
 unsigned grid_lanes()
 {
-    const int first = block_thread() / warp_size * warp_size;
-    const int count = block_thread_count() - first;
+    const int thread = block_thread() % block_thread_count(); /* in its block of a cluster */
+    const int count = block_thread_count() - thread / warp_size * warp_size;
     return count >= warp_size ? all_lanes : (1u << count) - 1u;
 }
 
