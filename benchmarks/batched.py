@@ -263,9 +263,9 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = Fa
         draw_points(below, rates)
         peak = head["copy_bytes_per_s"] / 1e12
         below.axhline(peak, color=theme.ink, linewidth=1.5)
-        below.annotate(f"a copy: {peak:.2f}", (1, peak), (0, 4), va="bottom", ha="right",
+        below.annotate(f"a copy: {peak:.2f}", (0, peak), (4, 4), va="bottom", ha="left",
                        xycoords=("axes fraction", "data"), textcoords="offset points")  # fmt: skip
-        below.set(xscale="log", ylim=(0, 1.15 * peak), ylabel="TB/s, each operand once",
+        below.set(xscale="log", ylim=(0, 1.35 * peak), ylabel="TB/s, each operand once",
                   xlabel="size of a product: cube root of M N K",
                   title="Memory traffic: beyond about 128, arithmetic limits instead")  # fmt: skip
         ticks(below, "x", [2**power for power in range(12)])
