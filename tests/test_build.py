@@ -1013,7 +1013,9 @@ def test_a_wheel_has_the_package_its_kernels_and_recorded_results(tree):
     experiments = ("accuracy", "ladder", "tile_size", "traffic", "work_per_thread")
     recorded = [path for name in experiments for path in results.glob(f"*/{name}.json")]
     assert {path.stem for path in recorded} == set(experiments)
-    recorded += [path for name in ("calls", "models") for path in results.glob(f"*/{name}.json")]
+    recorded += [
+        path for name in ("batched", "calls", "models") for path in results.glob(f"*/{name}.json")
+    ]
     sources = tree / "csrc/ladder"
     lib_files = [path for path in ours.glob("lib/*/**/*") if path.is_file()]
     assert {path.suffix for path in lib_files} == {".pc", ".cmake"}

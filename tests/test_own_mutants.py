@@ -92,7 +92,7 @@ MUTANTS = {
         "async",
         {WAIT: ""},
         ("race", "", "As"),
-        ("wrong values", "where K is above 32"),
+        ("deadlock", ""),
     ),
     "unaligned float4": (
         "async",

@@ -140,8 +140,8 @@ def test_the_report_says_once_what_happens_at_other_sizes():
     (finding,) = found
     assert finding.harmless
     assert (finding.file, finding.line) == ("blocktile1d.cu", 36)
-    assert "if M is no multiple of 64: out of bounds, line 36: thread" in finding.text
-    assert "if K is no multiple of 8: " in finding.text
+    assert "if M is not a multiple of 64: out of bounds, line 36: thread" in finding.text
+    assert "if K is not a multiple of 8: " in finding.text
 
 
 def test_reading_c_although_beta_is_0_is_told():

@@ -143,28 +143,6 @@ struct Tiles {
 
 typedef float Part[RESULTS][4];
 
-// Like wgmma_k16, but the 16 rows of A of this warp are in registers.
-#define FOUR(i) "+f"(sum[i][0]), "+f"(sum[i][1]), "+f"(sum[i][2]), "+f"(sum[i][3])
-[[maybe_unused]] __device__ __forceinline__ void
-wgmma_k16(float (&sum)[16][4], const unsigned (&a)[4], const WgmmaFactor &B, bool accumulate)
-{
-    asm volatile("{\n"
-                 ".reg .pred add;\n"
-                 "setp.ne.b32 add, %69, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-                 "{%64, %65, %66, %67}, %68, add, 1, 1, 0;\n"
-                 "}"
-                 : FOUR(0), FOUR(1), FOUR(2), FOUR(3), FOUR(4), FOUR(5), FOUR(6), FOUR(7), FOUR(8),
-                   FOUR(9), FOUR(10), FOUR(11), FOUR(12), FOUR(13), FOUR(14), FOUR(15)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(B.descriptor),
-                   "r"(static_cast<int>(accumulate)));
-}
-#undef FOUR
-
 // 64 rows of A that products read from the stage's tile in shared memory.
 template <int DEPTHS> struct RowsInShared {
     WgmmaFactor lines;
