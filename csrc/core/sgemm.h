@@ -15,7 +15,7 @@
 /* A matrix in memory, or the first of a batch. Element (i, j) of matrix n is
  * data[n * batch_stride + i * row_stride + j * col_stride]; strides are in elements and may be
  * negative or zero. The memory belongs to somebody else. */
-typedef struct {
+typedef struct Matrix {
     float *data;
     int64_t rows, cols;
     int64_t row_stride, col_stride;
@@ -38,7 +38,7 @@ static inline int64_t leading_dimension_in(int64_t count, int64_t length)
 /* The arguments of a kernel. A (M, K) and B (K, N) are only read. Each is row-major or
  * column-major, with any leading dimension: one of its strides is 1. C (M, N) is row-major, does
  * not overlap A or B, and is not read when beta is 0. The matrices C of a batch do not overlap. */
-typedef struct {
+typedef struct Sgemm {
     Matrix A, B, C;
     float alpha, beta;
     int64_t count DEFAULT(1); /* matrices in the batch; 1: one product */

@@ -13,7 +13,7 @@ extern "C" {
 
 /* A matrix, or the first of a batch. Element (i, j) of matrix n is the four bytes at data +
  * n * batch_bytes + i * row_bytes + j * col_bytes. */
-typedef struct {
+typedef struct Strided {
     char *data;
     int64_t rows, cols;
     int64_t row_bytes, col_bytes;   /* may be negative, zero, or not a multiple of four */
