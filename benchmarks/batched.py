@@ -9,7 +9,6 @@ sample. Writes JSON with every sample in nanoseconds, prints tables, and draws a
 
 from __future__ import annotations
 
-import importlib
 import math
 import random
 import statistics
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from _batches import SEED, Batch, suite
+from _modules import first_line, imported
 from _results import output_argument, parsed, redraw, write
 
 from sgemm_kernels import Error, build_info, run
@@ -62,25 +62,6 @@ COPIED_BYTES, COPIES = 1 << 30, 10
 
 Modules = Mapping[str, Any]
 Call = Callable[[], Any]
-
-
-def modules() -> tuple[dict[str, Any], dict[str, str]]:
-    """The modules that can be used, and the reasons of the others."""
-    found, missing = {}, {}
-    for name, module in MODULES.items():
-        try:
-            found[name] = importlib.import_module(module)
-            if name == "torch":
-                found[name].cuda.init()
-                found[name].set_float32_matmul_precision("highest")  # no TF32
-        except Exception as error:  # any error of a library that does not start
-            found.pop(name, None)
-            missing[name] = first_line(error)
-    return found, missing
-
-
-def first_line(error: Exception) -> str:
-    return (str(error).strip() or repr(error)).partition("\n")[0]
 
 
 def operands(torch: Any, batch: Batch) -> tuple[Any, Any, Any]:
@@ -302,7 +283,7 @@ def main() -> int:
     begin = time.perf_counter()
     try:
         gpu = find_gpu("batches are timed")
-        found, missing = modules()
+        found, missing = imported(MODULES)
         if "torch" not in found:
             raise OSError(f"PyTorch is missing: {missing['torch']}")
         torch = found["torch"]

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from _modules import first_line, imported
 from _results import output_argument, parsed, redraw, summary, write
 
 from sgemm_kernels import Error, build_info, run
@@ -100,28 +99,6 @@ class Bare:
     def __init__(self, array: Any) -> None:
         self.array = array
         self.__cuda_array_interface__ = array.__cuda_array_interface__
-
-
-def modules() -> tuple[dict[str, Any], dict[str, str]]:
-    """The modules that can be used, and the reasons of the others."""
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # leaves memory to the others
-    found, missing = {}, {}
-    for name, module in MODULES.items():
-        try:
-            found[name] = importlib.import_module(module)
-            if name == "torch":
-                found[name].cuda.init()
-                found[name].set_float32_matmul_precision("highest")  # no TF32
-            elif name == "jax" and found[name].default_backend() != "gpu":
-                raise RuntimeError(f"it computes on the {found[name].default_backend()} here")
-        except Exception as error:  # any error of a library that does not start
-            found.pop(name, None)
-            missing[name] = first_line(error)
-    return found, missing
-
-
-def first_line(error: Exception) -> str:
-    return (str(error).strip() or repr(error)).partition("\n")[0]
 
 
 def on_host(result: Any) -> np.ndarray:
@@ -450,7 +427,7 @@ def main() -> int:
     arguments = parsed(parser, lambda path: redraw(path, picture))
     try:
         gpu = find_gpu("calls are timed")
-        found, missing = modules()
+        found, missing = imported(MODULES)
         seconds = QUICK_SECONDS if arguments.quick else SECONDS
         rows: list[dict[str, Any]] = []
         for n in QUICK_SIZES if arguments.quick else SIZES:

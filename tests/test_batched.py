@@ -231,28 +231,6 @@ class TestMeasuring:
         monkeypatch.setattr(Tensor, "copy_", lambda *_: torch.spend("copy", 0.5))
         assert batched.copy_bytes_per_s(torch) == 2 * 4096 / 0.5e-3
 
-    def test_a_module_that_cannot_start_is_missing(self, batched, torch, monkeypatch):
-        def load(name):
-            if name == "torch":
-                return torch
-            raise ImportError(f"No module named {name!r}")
-
-        monkeypatch.setattr(batched, "importlib", types.SimpleNamespace(import_module=load))
-        found, missing = batched.modules()
-        assert found == {"torch": torch}
-        assert torch.precision == "highest"
-        assert missing == {
-            "cupy": "No module named 'cupy'",
-            "triton": "No module named '_triton_batches'",
-        }
-
-        def none():
-            raise RuntimeError("no driver\nat line 3")
-
-        torch.cuda.init = none
-        assert batched.modules()[0] == {}
-        assert batched.modules()[1]["torch"] == "no driver"
-
 
 def made_up(batched, suite, slower=1.0):
     """Rows of four batches: torch.bmm takes 100 us, `auto` 20, `simt` 50 and Triton 200."""
@@ -319,7 +297,7 @@ class TestResults:
         batches = [suite.Batch(suite.TINY, count, 3, 4, 5) for count in range(2, 14)]
         monkeypatch.setattr(batched, "suite", lambda seed: batches if seed else None)
         monkeypatch.setattr(batched, "find_gpu", lambda _: GPU)
-        monkeypatch.setattr(batched, "modules", lambda: ({"torch": torch}, {"cupy": "none"}))
+        monkeypatch.setattr(batched, "imported", lambda _: ({"torch": torch}, {"cupy": "none"}))
         monkeypatch.setattr(batched, "copy_bytes_per_s", lambda _: 3e12)
         monkeypatch.setitem(sys.modules, "torch", torch)
         return batches
@@ -368,7 +346,9 @@ class TestResults:
         assert len({row["case"] for row in document["rows"]}) == len(quick)
 
     def test_the_command_needs_a_gpu_and_pytorch(self, batched, quick, monkeypatch, capsys):
-        monkeypatch.setattr(batched, "modules", lambda: ({}, {"torch": "No module named 'torch'"}))
+        monkeypatch.setattr(
+            batched, "imported", lambda _: ({}, {"torch": "No module named 'torch'"})
+        )
         assert self.script(batched, monkeypatch) == 2
         assert "PyTorch is missing: No module named 'torch'" in capsys.readouterr().err
 

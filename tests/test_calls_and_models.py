@@ -182,7 +182,10 @@ class TestCalls:
         assert calls.kernels({"torch": torch}, missing) == []
         assert "profile" in missing["kernels"]
 
-    def test_a_module_that_cannot_start_is_missing(self, calls, monkeypatch):
+    def test_a_module_that_cannot_start_is_missing(self, calls, experiment, monkeypatch):
+        modules = experiment("_modules")
+        settings = []
+
         def initialize():
             raise RuntimeError("no driver\nat line 3")
 
@@ -197,13 +200,18 @@ class TestCalls:
                 return stand_ins[name]
             raise ImportError(f"No module named {name!r}")
 
-        monkeypatch.setattr(calls, "importlib", types.SimpleNamespace(import_module=load))
+        monkeypatch.setattr(modules, "importlib", types.SimpleNamespace(import_module=load))
         monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        found, missing = calls.modules()
+        found, missing = modules.imported(calls.MODULES)
         assert set(found) == {"cupy"}
         assert missing["torch"] == "no driver"
         assert missing["jax"] == "it computes on the cpu here"
         assert missing["operators"] == "No module named 'sgemm_kernels.torch'"
+
+        stand_ins["torch"].cuda.init = lambda: None
+        stand_ins["torch"].set_float32_matmul_precision = settings.append
+        assert "torch" in modules.imported(calls.MODULES)[0]
+        assert settings == ["highest"]
 
     def made_up(self, calls, slower=1.0):
         rows = [
@@ -251,7 +259,7 @@ class TestCalls:
 
     def test_the_command_measures_writes_and_draws(self, calls, monkeypatch, tmp_path, capsys):
         monkeypatch.setattr(calls, "find_gpu", lambda _: GPU)
-        monkeypatch.setattr(calls, "modules", lambda: ({}, {"torch": "No module named 'torch'"}))
+        monkeypatch.setattr(calls, "imported", lambda _: ({}, {"torch": "No module named 'torch'"}))
         monkeypatch.setattr(calls, "QUICK_SIZES", (16, 64))
         monkeypatch.setattr(calls, "QUICK_SECONDS", 0.0)
         assert script(calls, monkeypatch, "--quick", "-o", tmp_path / "calls.json") == 0

@@ -9,11 +9,10 @@ static const double tensor_rate = 565, tensor_start = 19000, tensor_store = 1.4;
 
 /* For `fused`, fitted to an H100: cycles of all launches; of a block to load its first tiles and to
  * store its results; to begin and end the kernel that adds slices of K, and for each slice;  bytes of
- * partial sums per cycle and multiprocessor; cycles to check and store a result. A is slower if TMA
- * cannot load it, and B if it is MN-major. */
+ * partial sums per cycle and multiprocessor; cycles to check and store a result. B takes longer to
+ * split if it is MN-major. */
 static const double fused_start = 14000, fused_block = 5300, fused_adding = 5300, fused_slice = 700,
-                    fused_collecting = 5.6, fused_without_tma = 3.5, fused_store = 1.5,
-                    fused_across = 1.5;
+                    fused_collecting = 5.6, fused_store = 1.5, fused_across = 1.5;
 /* Cycles of a K chunk of a tile of 128 rows, by the tile's width. */
 static const struct {
     int width;
@@ -48,8 +47,9 @@ static double estimate_waves(const Sgemm *p, int multiprocessors)
            waves * TILE * TILE * (depth / tensor_rate + tensor_store);
 }
 
-/* The time of each product of a batch in one launch. The rung chooses its tiles and slices of K
- * likewise (17_fused.cu). */
+/* The time of each product of a batch in one launch; infinite if TMA cannot load A, because simt was
+ * faster in all such products that were measured. The rung chooses its tiles and slices of K likewise
+ * (17_fused.cu). */
 static double estimate_fused(const Sgemm *p, int multiprocessors)
 {
     enum { MOST_SLICES = 16, SHORTEST_SLICE = 4 };
@@ -59,7 +59,9 @@ static double estimate_fused(const Sgemm *p, int multiprocessors)
     const Matrix *const A = transposed ? &p->B : &p->A;
     const int64_t along = transposed ? A->row_stride : A->col_stride;
     const int64_t pitch = transposed ? A->col_stride : A->row_stride;
-    const bool tma = along == 1 && pitch % 4 == 0 && (uintptr_t)A->data % 16 == 0;
+    if (along != 1 || pitch % 4 != 0 || (uintptr_t)A->data % 16 != 0) {
+        return INFINITY;
+    }
     double product = INFINITY;
     for (size_t i = 0; i < sizeof fused_tiles / sizeof *fused_tiles; ++i) {
         const int64_t tiles = ceil_div(M, TILE) * ceil_div(N, fused_tiles[i].width) * p->count;
@@ -68,9 +70,9 @@ static double estimate_fused(const Sgemm *p, int multiprocessors)
                 break;
             }
             const double waves = (double)ceil_div(tiles * slices, multiprocessors);
-            const double of_chunk = fused_tiles[i].of_chunk * (tma ? 1 : fused_without_tma);
             const double results = (double)TILE * fused_tiles[i].width;
-            const double of_block = fused_block + of_chunk * (double)ceil_div(chunks, slices) +
+            const double of_block = fused_block +
+                                    fused_tiles[i].of_chunk * (double)ceil_div(chunks, slices) +
                                     (slices == 1 ? fused_store * results : 0);
             const double sums = 8 * (double)tiles * results;
             const double of_slice = fused_slice + sums / (fused_collecting * FITTED);
