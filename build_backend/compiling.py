@@ -53,8 +53,11 @@ FOR_HOPPER_ALONE = "ARCHITECTURE_SPECIFIC_VARIANT("  # marks kernels that need s
 ANY_GPU = "{7, 5});"  # ends the catalog entry of a kernel that runs on any GPU
 SETTINGS = (
     *("SGEMM_KERNELS_CUDA", "SGEMM_KERNELS_HIP", "SGEMM_KERNELS_ARCHS", "SGEMM_KERNELS_WERROR"),
-    *("CC", "CXX"),
+    *("SGEMM_KERNELS_PORTABLE", "CC", "CXX"),
 )
+
+SMALL_CODE_SINCE = 13
+"""nvcc's first release with --compress-mode=size: the GPU's code takes a sixth of the bytes."""
 
 # The folders of csrc/ whose objects a C library contains. csrc/FOLDER/LIBRARY.map lists the names
 # that it exports.
@@ -376,6 +379,8 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
         flags = ["-ccbin", cxx.command, "-O3", "-std=c++20", "-DSGEMM_CUDA=1"]
         flags += ["--compiler-options=" + ",".join(common)]
         flags += ["-Werror=all-warnings"] if werror else []
+        if int(toolkit.version.split(".")[0]) >= SMALL_CODE_SINCE:
+            flags += ["--compress-mode=size"]
         everywhere = architecture_flags(toolkit.architectures)
         for source in kernels:
             log = Path(f"build/ptxas/{source.stem}.txt")
@@ -582,11 +587,13 @@ def _link_command(
         command += [str(toolkit.library), f"-Wl,-rpath,{toolkit.library.parent}", "-ldl"]
     elif toolkit:
         command += [str(toolkit.cudart), "-ldl", "-lrt"]
-    # Hide the symbols of static libraries. Some distributions package the static C++ runtime
-    # separately. Without it, the library needs a C++ runtime at least as new on the user's machine.
-    command += ["-Wl,--exclude-libs,ALL"]
+    command += ["-Wl,--exclude-libs,ALL"]  # hide the symbols of static libraries
     command += ["-Wl,--strip-debug"]  # the counting build has its own line table
-    if Path(_answer([cxx, "-print-file-name=libstdc++.a"])).is_absolute():
+    # A static C++ runtime runs on this machine whatever runtime a Python environment brings. It
+    # needs this machine's glibc, so a wheel for older systems uses their runtime. Some
+    # distributions package the static one separately.
+    portable = environ.get("SGEMM_KERNELS_PORTABLE") == "1"
+    if not portable and Path(_answer([cxx, "-print-file-name=libstdc++.a"])).is_absolute():
         command += ["-static-libstdc++", "-static-libgcc"]
     return command
 

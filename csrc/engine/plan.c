@@ -156,15 +156,16 @@ static double estimate_tiles(const Plan *plan, const PlanShape *s, const PlanDev
     const int64_t last = waves > 0 && together && remainder < t->blocks ? remainder + 1 : remainder;
     const bool in_step = t->blocks <= 2 || t->blocks * warps_of(t) < 8;
     const double full = (double)waves * of_warp * t->blocks * warps_of(t) / 4;
-    const double before = hypot(full, (in_step ? (double)waves : sqrt((double)waves)) * alone);
-    const double busy = before + hypot(of_warp * (double)ceil_div(last * warps_of(t), 4), alone) +
+    const double before = overlapped(full, (in_step ? (double)waves : sqrt((double)waves)) * alone);
+    const double busy = before +
+                        overlapped(of_warp * (double)ceil_div(last * warps_of(t), 4), alone) +
                         4 * (double)(waves + 1) * results / c->draining;
 
     /* Each contiguous piece of a tile also loads half a sector that is not used. */
     const double wasted = 4 * (double)s->K *
                           ((double)s->M / (s->A.k_major ? t->BK : t->BM) +
                            (double)s->N / (s->B.k_major ? t->BK : t->BN));
-    return c->launch + hypot(memory_cycles(s, wasted, d), busy) +
+    return c->launch + overlapped(memory_cycles(s, wasted, d), busy) +
            (plan->cluster ? c->joining
             : in_memory   ? split_cycles(plan->splits, results, s, d)
                           : 0);
@@ -188,13 +189,13 @@ static double estimate_largest(const PlanShape *s, const PlanDevice *d)
     const double shared = tiles - whole * places, shares = fmin(floor(shared * steps / 4), places);
     if (fmod(tiles, places) == 0 || shares < 2) {
         const double waves = ceil(tiles / places);
-        return c->launch + hypot(memory_cycles(s, 0, d), waves * (steps * of_step + of_tile));
+        return c->launch + overlapped(memory_cycles(s, 0, d), waves * (steps * of_step + of_tile));
     }
     const double even = ceil(shared * steps / shares), of_share = even / steps;
     const double blocks = shares / shared + 1; /* that share a tile */
     return c->launch + c->arriving +
-           hypot(memory_cycles(s, 0, d),
-                 whole * (steps * of_step + of_tile) + even * of_step + (of_share + 1) * of_tile) +
+           overlapped(memory_cycles(s, 0, d), whole * (steps * of_step + of_tile) + even * of_step +
+                                                  (of_share + 1) * of_tile) +
            4.0 * BM * BN * (blocks + 1) / c->collecting;
 }
 
@@ -206,7 +207,7 @@ static double estimate_direct(const PlanShape *s, const PlanDevice *d)
     const double threads =
         (double)s->M * (double)s->N * (double)s->count * sharers / d->multiprocessors;
     return c->launch + c->direct_round * rounds +
-           hypot(memory_cycles(s, 0, d), threads * c->direct_step * (2 + rounds));
+           overlapped(memory_cycles(s, 0, d), threads * c->direct_step * (2 + rounds));
 }
 
 /* How GEMV computes a product. */
@@ -272,7 +273,8 @@ static double estimate_gemv(const Plan *plan, const PlanShape *s, const PlanDevi
     const double memory =
         memory_cycles(s, 0, d) * (g.by_rows && plan->width < s->N ? 1 + 4.0 / plan->width : 1);
     const double added = 4.0 * g.rows * plan->width * plan->splits / c->collecting;
-    return c->gemv_launch + hypot(waits, memory) + (plan->splits > 1 ? c->arriving + added : 0);
+    return c->gemv_launch + overlapped(waits, memory) +
+           (plan->splits > 1 ? c->arriving + added : 0);
 }
 
 static double estimate(const Plan *plan, const PlanShape *shape, const PlanDevice *device)

@@ -2,6 +2,7 @@
 #ifndef SGEMM_PLAN_H
 #define SGEMM_PLAN_H
 
+#include <math.h>
 #include <stdbool.h>
 
 #include "../core/sgemm.h"
@@ -124,6 +125,13 @@ Plan plan_fallback(void);
 
 /* The estimated cycles of a plan. */
 double plan_estimate(const Plan *plan, const Sgemm *problem, const PlanDevice *device);
+
+/* The time of two activities that overlap in part. It is hypot without its care for large numbers;
+ * C's hypot would need glibc 2.35. */
+static inline double overlapped(double a, double b)
+{
+    return sqrt(a * a + b * b);
+}
 
 /* Lists the candidate plans and returns how many there are. */
 enum { PLANS_MOST = 256 };

@@ -261,5 +261,5 @@ double small_batch_cycles(const PlanShape *s, const PlanDevice *d)
     const double tasks = (double)ceil_div(plan.tasks, d->multiprocessors);
     const double busy = tasks * of_warp * (plan.threads / 32.0) / WARPS;
     const PlanConstants *const c = d->constants;
-    return c->launch + hypot(bytes_of(s) / (c->from_memory * d->multiprocessors), busy);
+    return c->launch + overlapped(bytes_of(s) / (c->from_memory * d->multiprocessors), busy);
 }

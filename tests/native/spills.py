@@ -1,26 +1,14 @@
-"""Compiles the kernels for every architecture of nvcc, and reports which spill registers.
+"""Reports the kernels that spill registers, on every architecture of a build.
 
-A kernel that spills keeps accumulators in memory: it is right but slow. `make spills` runs this. It
-needs a toolkit, or nvcc from the package index, but no GPU. Objects that are up to date are not
-compiled again; only their logs are read.
+    python tests/native/spills.py FOLDER    # with ptxas's reports; `make wheels` runs this
+
+A kernel that spills keeps accumulators in memory: it is right but slow.
 """
 
-import math
-import os
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT))
-
-from build_backend import compiling  # noqa: E402
-from build_backend.toolkit import ALL, BuildError  # noqa: E402
-
-FOLDER = Path("build/check/spills")
-PLANTED = Path("tests/native/spilling.cu")
 
 _ENTRY = re.compile(
     r"Compiling entry function '(\w+)' for '(sm_\d+a?)'\n(?:.*\n)?"
@@ -37,12 +25,6 @@ class KnownSpill(NamedTuple):
 
 
 _KNOWN = [
-    # The larger tiles of mma use 145 KiB of shared memory or more, but a block has 99 KiB here.
-    # These kernels are never launched on these architectures.
-    KnownSpill("mmaINS_7MmaTileILi128", {"sm_86", "sm_89", "sm_120", "sm_121"}, math.inf),
-    # Before 9.0 tile2d spills 36 bytes where it stores its results, outside the loops. With one
-    # block less per multiprocessor it would not spill, but be slower.
-    KnownSpill("tile2d", {"sm_75", "sm_80", "sm_86", "sm_87", "sm_88", "sm_89"}, 72),
     # Since these kernels take batches, they keep a few more numbers that a block reads only once:
     # three to six words are stored and loaded again. Nobody has timed what that costs.
     KnownSpill("tiledI8GeometryILi32ELi128ELi8ELi32ELi64ELi8ELi8ELi1ELb0ELb1EELi8", {"sm_80"}, 44),
@@ -72,49 +54,33 @@ def spilling(log: str) -> dict[tuple[str, str], int]:
     }
 
 
-def by_generation(job: compiling.Job) -> list[compiling.Job]:
-    """Splits a job: one for each generation of architectures, without the host's code. As one job,
-    the engine's kernels would take longer than all others together."""
-    generations = [flag for flag in job.flags if flag.startswith("-gencode")]
-    shared = [flag for flag in job.flags if flag not in generations]
-    parts = []
-    for generation in generations:
-        name = f"{job.source.stem}-{generation.partition('compute_')[2].partition(',')[0]}"
-        part = replace(job, flags=[*shared, generation], gpu_only=True)
-        parts.append(replace(part, target=FOLDER / f"{name}.fatbin", log=FOLDER / f"{name}.txt"))
-    return parts
+def outdated(reports: dict[tuple[str, str], int]) -> list[str]:
+    """The known spills that no kernel has any more, on some architecture of the reports."""
+    compiled_for = {arch for _, arch in reports}
+    return [
+        f"{known.kernel} no longer spills on {arch}: remove it from {Path(__file__).name}"
+        for known in _KNOWN
+        for arch in sorted(known.architectures & compiled_for)
+        if not any(
+            spilt and arch == its and known.kernel in name for (name, its), spilt in reports.items()
+        )
+    ]
 
 
 def main() -> str | None:
     """Prints the number of kernels checked; returns the faults, or None."""
-    environ = {**os.environ, "SGEMM_KERNELS_ARCHS": ALL}
-    try:
-        toolkit = compiling.find_toolkit(environ)
-        if toolkit is None:
-            return "make spills: SGEMM_KERNELS_CUDA=0 leaves out nvcc, which it takes"
-        kernels = [job for job in compiling.plan(ROOT, environ, toolkit) if job.log]
-        planted = replace(kernels[-1], source=PLANTED)  # like the first rung, for all architectures
-        jobs = [part for job in [*kernels, planted] for part in by_generation(job)]
-        compiling.compile_stale(ROOT, jobs)
-    except BuildError as error:
-        return str(error)
-
-    logs = {job.source: "" for job in jobs}
-    for job in jobs:
-        logs[job.source] += (ROOT / str(job.log)).read_text()
-    architectures = {f"sm_{number}" for number in toolkit.architectures}
-    if {arch for _, arch in spilling(logs.pop(PLANTED))} != architectures:
-        return f"make spills: what {PLANTED} spills was not found on every architecture"
-    entries = {entry for log in logs.values() for entry in reported(log)}
-    if {arch for _, arch in entries} != architectures | {"sm_90a"}:
-        return "make spills: ptxas reported on other architectures than it compiled for"
+    logs = {path.stem: path.read_text() for path in sorted(Path(sys.argv[1]).glob("*.txt"))}
     found = [
         f"{source}: {name} spills {spilt} bytes on {arch}"
         for source, log in logs.items()
         for (name, arch), spilt in spilling(log).items()
     ]
-    names = {name for name, _ in entries}
-    print(f"{len(names)} kernels on {len(architectures)} architectures: {len(found)} spill")
+    reports = reported("".join(logs.values()))
+    found += outdated(reports)
+    kernels, architectures = ({entry[part] for entry in reports} for part in (0, 1))
+    print(f"{len(kernels)} kernels on {len(architectures)} architectures: {len(found)} faults")
+    if not kernels:
+        return f"no report of ptxas in {sys.argv[1]}"
     return "\n".join(found) or None
 
 

@@ -1,4 +1,4 @@
-set(PACKAGE_VERSION "0.1.0")
+set(PACKAGE_VERSION "0.2.0")
 # Before version 1, each minor version may change the interface.
 string(REGEX MATCH "^[0-9]+\\.[0-9]+" _sgemm_kernels_wanted "${PACKAGE_FIND_VERSION}")
 string(REGEX MATCH "^[0-9]+\\.[0-9]+" _sgemm_kernels_found "${PACKAGE_VERSION}")
