@@ -15,6 +15,7 @@
 #include "python/measuring.h"
 #include "python/own.h"
 #include "python/planning.h"
+#include "python/prepared.h"
 #include "python/raising.h"
 #include "python/result.h"
 #include "python/running.h"
@@ -270,6 +271,7 @@ static PyMethodDef methods[] = {
     {"_run_measured", (PyCFunction)(void (*)(void))run_measured, METH_FASTCALL | METH_KEYWORDS,
      run_measured_doc},
     {"empty", result_empty, METH_O, empty_doc},
+    {"prepare", (PyCFunction)(void (*)(void))prepare, METH_VARARGS | METH_KEYWORDS, prepare_doc},
     {"_memory", result_memory, METH_NOARGS, NULL},
     {"_set_memory_limit", result_set_limit, METH_O, NULL},
     {"_empty_memory", result_empty_memory, METH_NOARGS, NULL},
@@ -322,7 +324,10 @@ static int execute(PyObject *module)
         }
     }
     state->DeviceArray = device_array_make_type(module);
-    return state->DeviceArray && PyModule_AddType(module, (PyTypeObject *)state->DeviceArray) == 0
+    state->PreparedMatrix = prepared_make_type(module);
+    return state->DeviceArray && state->PreparedMatrix &&
+                   PyModule_AddType(module, (PyTypeObject *)state->DeviceArray) == 0 &&
+                   PyModule_AddType(module, (PyTypeObject *)state->PreparedMatrix) == 0
                ? 0
                : -1;
 }
@@ -335,6 +340,7 @@ static int traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->OutOfMemoryError);
     Py_VISIT(state->UnsupportedVariantError);
     Py_VISIT(state->DeviceArray);
+    Py_VISIT(state->PreparedMatrix);
     for (int index = 0; index < RUN_KEYWORDS; ++index) {
         Py_VISIT(state->keywords[index]);
     }
@@ -352,6 +358,7 @@ static int clear(PyObject *module)
     Py_CLEAR(state->OutOfMemoryError);
     Py_CLEAR(state->UnsupportedVariantError);
     Py_CLEAR(state->DeviceArray);
+    Py_CLEAR(state->PreparedMatrix);
     for (int index = 0; index < RUN_KEYWORDS; ++index) {
         Py_CLEAR(state->keywords[index]);
     }

@@ -9,6 +9,7 @@ np.float32(24.0)
 ``run`` computes ``alpha * A @ B + beta * C`` with the kernel that you name, on a GPU or on the CPU.
 ``variants`` lists the kernels, ``devices`` the devices, and ``build_info`` the build settings.
 ``memory`` reports the pinned memory that holds results, and ``empty`` allocates arrays in it.
+``prepare`` prepares a matrix B for many products.
 ``measure`` checks and times kernels, and ``judge`` compares two such runs. ``trace`` counts and
 draws a kernel's memory accesses, line by line; ``explain`` writes a page about its bottleneck.
 ``kernel`` compiles a custom kernel, which you can pass instead of a variant's name. ``learn`` shows
@@ -26,8 +27,10 @@ from ._core import (
     DeviceError,
     Error,
     OutOfMemoryError,
+    PreparedMatrix,
     UnsupportedVariantError,
     empty,
+    prepare,
     run,
 )
 from ._cores import check_asked
@@ -53,6 +56,7 @@ __all__ = [
     "Memory",
     "NoCompilerError",
     "OutOfMemoryError",
+    "PreparedMatrix",
     "Results",
     "Trace",
     "Tuning",
@@ -70,6 +74,7 @@ __all__ = [
     "learn",
     "measure",
     "memory",
+    "prepare",
     "recorded_file",
     "run",
     "source",

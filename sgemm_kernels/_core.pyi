@@ -134,11 +134,20 @@ class DeviceArray:
     ) -> object: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
+@final
+class PreparedMatrix:
+    @property
+    def shape(self) -> tuple[int, int]: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def device(self) -> str: ...
+
 @overload
 def run(
     variant: str | _CustomKernel,
     A: NDArray[np.float32],
-    B: NDArray[np.float32],
+    B: NDArray[np.float32] | PreparedMatrix,
     *,
     C: NDArray[np.float32] | None = None,
     alpha: SupportsFloat = 1.0,
@@ -151,7 +160,7 @@ def run(
 def run(
     variant: str | _CustomKernel,
     A: _OnGpu,
-    B: _OnGpu,
+    B: _OnGpu | PreparedMatrix,
     *,
     C: _OnGpu | None = None,
     alpha: SupportsFloat = 1.0,
@@ -164,7 +173,7 @@ def run(
 def run(
     variant: str | _CustomKernel,
     A: _OnGpu,
-    B: _OnGpu,
+    B: _OnGpu | PreparedMatrix,
     *,
     C: _OnGpu | None = None,
     alpha: SupportsFloat = 1.0,
@@ -185,6 +194,7 @@ def _run_measured(
     device: str | None = None,
     stream: None = None,
 ) -> NDArray[np.float32]: ...
+def prepare(B: NDArray[np.float32] | _OnGpu, *, device: str | None = None) -> PreparedMatrix: ...
 def empty(shape: int | tuple[int, ...]) -> NDArray[np.float32]: ...
 def _memory() -> tuple[int, int, int]: ...
 def _set_memory_limit(limit: int) -> None: ...

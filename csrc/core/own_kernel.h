@@ -9,7 +9,7 @@
 
 /* Increased when the structs here or in variant.h change. Libraries with another version are
  * refused. */
-enum { OWN_KERNEL_VERSION = 4 };
+enum { OWN_KERNEL_VERSION = 5 };
 
 struct Counts;
 

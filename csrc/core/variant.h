@@ -30,7 +30,7 @@ typedef struct {
     int device;                 /* index of the device; the calling thread has made it current */
     void *stream;               /* CUDA: the stream to launch into */
     const Interrupt *interrupt; /* CPU: polled while the launch runs; may be NULL */
-    Prepared *prepared;         /* for A and for B; NULL if each is used only once */
+    Prepared *prepared[2];      /* for A and for B; NULL if the operand is used only once */
     bool brief; /* CPU: so short that the calling thread runs it, without polling the interrupt */
 } Launch;
 

@@ -578,7 +578,7 @@ Status count_launch(Launcher *launch, const Sgemm &block, const size_t (&bytes)[
         }
         threadIdx = {}; /* this OS thread may have run a small product before */
         counter = &fresh;
-        const Launch where = {0, nullptr, interrupt, nullptr, false};
+        const Launch where = {0, nullptr, interrupt, {}, false};
         const Status status = launch(&block, &where);
         counter = nullptr;
         return status;

@@ -117,8 +117,7 @@ Status cpu_multiply(const Product *product)
     if (status.code == STATUS_OK) {
         const Sgemm problem = {A.matrix,       B.matrix,      C.matrix,
                                product->alpha, product->beta, product->count};
-        const Launch where = {product->device, nullptr, &product->interrupt, nullptr,
-                              is_brief(product)};
+        const Launch where = {product->device, nullptr, &product->interrupt, {}, is_brief(product)};
         int64_t launched = 0;
         status = variant_launch(product->variant, DEVICE_CPU, &problem, &where, &launched);
     }

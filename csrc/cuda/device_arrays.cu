@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "../core/batch.h"
+#include "../core/catalog.h"
 #include "device_buffer.h"
 #include "rows_on_gpus.h"
 #include "session.h"
@@ -334,6 +335,120 @@ Status run(StreamScope *scope, const Product *wanted, const Batch *wanted_batch,
     return status;
 }
 
+/* ------------------------------------------------------------------ prepared matrices */
+
+/* Copies a matrix to a buffer that has its rows, or its columns. */
+Status copy_to(StreamScope *scope, const Strided &from, bool on_host, const Matrix &to)
+{
+    const Strided there = strided_of_matrix(&to);
+    if (!on_host) {
+        return scope_copy(scope, &there, &from);
+    }
+    const size_t bytes = static_cast<size_t>(to.rows * to.cols) * sizeof(float);
+    Matrix staged = to;
+    staged.data = static_cast<float *>(malloc(bytes + !bytes));
+    if (!staged.data) {
+        return status_error(STATUS_OUT_OF_MEMORY, "no host memory to copy a matrix from");
+    }
+    const Strided here = strided_of_matrix(&staged);
+    strided_copy(&here, &from);
+    Status status = bytes == 0
+                        ? status_ok()
+                        : scope_checked(scope, "copying a matrix from the host",
+                                        cudaMemcpyAsync(to.data, staged.data, bytes,
+                                                        cudaMemcpyHostToDevice, stream_of(scope)));
+    const Status finished = scope_finish(scope, "copying a matrix from the host");
+    status = status.code == STATUS_OK ? finished : status;
+    free(staged.data);
+    return status;
+}
+
+/* Multiplies one row with B by `waves`, which keeps B's fp16 pairs. The row is B's first column. */
+Status split_by_product(StreamScope *scope, const Variant *waves, const Matrix &B,
+                        Prepared *prepared)
+{
+    Sgemm problem = {};
+    const Status status = take_matrix(scope, 1, B.cols, &problem.C);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    problem.A = {B.data, 1, B.rows, B.col_stride, B.row_stride};
+    problem.B = B;
+    problem.alpha = 1.0f;
+    const Launch where = {scope->device, scope->stream, nullptr, {nullptr, prepared}, false};
+    const Status launched = waves->launch[DEVICE_CUDA](&problem, &where);
+    scope_give(scope, problem.C.data);
+    if (launched.code == STATUS_OK && prepared->ready) {
+        return status_ok();
+    }
+    scope_give(scope, prepared->memory);
+    return launched.code != STATUS_OK
+               ? launched
+               : status_error(STATUS_OUT_OF_MEMORY,
+                              "cannot allocate the fp16 pairs of a %lld x %lld matrix: free memory "
+                              "of " GPU_KIND ":%d",
+                              static_cast<long long>(B.rows), static_cast<long long>(B.cols),
+                              scope->device);
+}
+
+/* The fp16 pairs of a matrix in a new buffer. *pairs stays NULL if products with it have none. */
+Status split(StreamScope *scope, const Matrix &B, DeviceBuffer **pairs)
+{
+    const Variant *const waves = catalog_find("waves");
+    if (B.rows < SPLIT_FP16_MIN_K || B.cols == 0 ||
+        device_can_run(waves, DEVICE_CUDA, scope->device).code != STATUS_OK) {
+        return status_ok();
+    }
+    auto *const made = static_cast<DeviceBuffer *>(calloc(1, sizeof **pairs));
+    if (!made) {
+        return status_error(STATUS_OUT_OF_MEMORY, "no host memory for the record of a GPU matrix");
+    }
+    Prepared prepared = {};
+    const Status status = split_by_product(scope, waves, B, &prepared);
+    if (status.code != STATUS_OK) {
+        free(made);
+        return status;
+    }
+    // Padded to whole tiles; a pair has the size of a float.
+    const int64_t rows = (B.cols + 127) / 128 * 128, cols = (B.rows + 63) / 64 * 64;
+    made->matrix = {static_cast<float *>(prepared.memory), rows, cols, cols, 1};
+    made->device = scope->device;
+    made->owners = 1;
+    *pairs = made;
+    return status;
+}
+
+Status prepare(StreamScope *scope, const Strided *B, bool on_host, DeviceBuffer **copy,
+               DeviceBuffer **pairs)
+{
+    const bool by_columns = is_column_major(B);
+    DeviceBuffer *made = nullptr, *split_made = nullptr;
+    Status status = by_columns ? make_buffer(scope, B->cols, B->rows, &made)
+                               : make_buffer(scope, B->rows, B->cols, &made);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    const int64_t pitch = made->matrix.cols;
+    const Matrix there = {made->matrix.data, B->rows, B->cols, by_columns ? 1 : pitch,
+                          by_columns ? pitch : 1};
+    status = copy_to(scope, *B, on_host, there);
+    if (status.code == STATUS_OK) {
+        status = split(scope, there, &split_made);
+    }
+    const Status finished = scope_finish(scope, "preparing a matrix");
+    status = status.code == STATUS_OK ? finished : status;
+    if (status.code == STATUS_OK) {
+        *copy = made;
+        *pairs = split_made;
+        return status;
+    }
+    buffer_drop(made);
+    if (split_made) {
+        buffer_drop(split_made);
+    }
+    return status;
+}
+
 /* ------------------------------------------------------------------ results */
 
 Status download(DeviceBuffer *buffer, float *host)
@@ -426,6 +541,8 @@ extern const DeviceArrays cuda_arrays = {
     .wait_for_stream = scope_wait_for_stream,
     .use = scope_use,
     .run = run,
+    .prepare = prepare,
+    .use_pairs = scope_use_pairs,
     .download = download,
     .duplicate = duplicate,
     .export_to = export_to,

@@ -32,7 +32,7 @@ typedef struct DeviceBuffer {
     struct DeviceBuffer *next; /* in the list of buffers without owners */
 } DeviceBuffer;
 
-enum { MOST_USED = 4 };
+enum { MOST_USED = 5 };
 
 /* The calling thread's use of one stream between enter and leave. The device is current. */
 typedef struct {
@@ -47,6 +47,9 @@ typedef struct {
         bool writes;
     } used[MOST_USED]; /* buffers that the work queued in this scope uses */
     int uses;
+    /* The matrix whose fp16 pairs are in a buffer, for products with it as B; NULL without one. */
+    const DeviceBuffer *pairs;
+    Matrix pairs_of;
 } StreamScope;
 
 /* Functions for arrays on a device. In a forked child of a process that used the device, every
@@ -79,6 +82,17 @@ struct DeviceArrays {
      * the result is complete. */
     Status (*run)(StreamScope *scope, const Product *product, const struct Batch *batch,
                   const int *devices, int count, DeviceBuffer **result);
+
+    /* Copies a matrix, from host memory if on_host, to a new buffer, by columns if
+     * is_column_major(B). If the GPU's tensor cores can use it, also splits the copy into fp16
+     * pairs in another buffer; otherwise *pairs is NULL. The caller owns both. Returns when all work
+     * is done. */
+    Status (*prepare)(StreamScope *scope, const Strided *B, bool on_host, DeviceBuffer **copy,
+                      DeviceBuffer **pairs);
+
+    /* Products in this scope whose B is this matrix do not split it, but read its pairs. As for
+     * use. */
+    Status (*use_pairs)(StreamScope *scope, DeviceBuffer *pairs, const Strided *B);
 
     /* Copies a buffer to contiguous host memory of the same shape. */
     Status (*download)(DeviceBuffer *buffer, float *host);

@@ -134,7 +134,7 @@ void release_problem(const Place *place, Sgemm *there)
 Status measure_on(const Place *place, const Measurement *m, Sgemm *problems,
                   volatile Blocker *blocker, cudaEvent_t begin, cudaEvent_t end)
 {
-    const Launch where = {place->device, place->streams->run, nullptr, nullptr, false};
+    const Launch where = {place->device, place->streams->run, nullptr, {}, false};
     Status status = status_ok();
     for (int set = 0; set < m->sets && status.code == STATUS_OK; ++set) {
         status = send_problem(place, m, &problems[set]);

@@ -182,19 +182,16 @@ Prepared *prepared_of(Operand *operand, int64_t panel, const Launch *where)
 
 Status launch(Call *call, const Step *step)
 {
-    Launch where = {call->device, call->streams->run, nullptr, nullptr, false};
+    Launch where = {call->device, call->streams->run, nullptr, {}, false};
     Launcher *const launcher = call->product.variant->launch[DEVICE_CUDA];
     if (!call->prepares) {
         return launcher(&step->problem, &where);
     }
     Prepared *const of_a = prepared_of(&call->A, step->a, &where);
     Prepared *const of_b = prepared_of(&call->B, step->b, &where);
-    Prepared both[] = {*of_a, *of_b};
-    where.prepared = both;
-    const Status status = launcher(&step->problem, &where);
-    *of_a = both[0];
-    *of_b = both[1];
-    return status;
+    where.prepared[0] = of_a;
+    where.prepared[1] = of_b;
+    return launcher(&step->problem, &where);
 }
 
 bool perform_step(Call *call, const Step *step)
@@ -521,7 +518,7 @@ bool allocate_panels(Call *call, Operand *operand, int held, int64_t elements)
 
 void release_panels(Call *call, Operand *operand)
 {
-    const Launch where = {call->device, call->streams->run, nullptr, nullptr, false};
+    const Launch where = {call->device, call->streams->run, nullptr, {}, false};
     for (int slot = 0; operand->prepared && slot < operand->held; ++slot) {
         scratch_give(operand->prepared[slot].memory, &where);
     }

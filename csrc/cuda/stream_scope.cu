@@ -114,6 +114,15 @@ Status scope_use(StreamScope *scope, DeviceBuffer *buffer, bool writes)
     return buffer_await(buffer, stream_of(scope), scope->order, writes);
 }
 
+Status scope_use_pairs(StreamScope *scope, DeviceBuffer *pairs, const Strided *B)
+{
+    const Status status = scope_use(scope, pairs, false);
+    if (status.code == STATUS_OK && strided_as_matrix(B, &scope->pairs_of)) {
+        scope->pairs = pairs;
+    }
+    return status;
+}
+
 Status scope_take(StreamScope *scope, size_t bytes, void **memory)
 {
     const int device = scope->device;
@@ -134,7 +143,12 @@ void scope_give(StreamScope *scope, void *memory)
 
 Status scope_launch(StreamScope *scope, const Variant *variant, const Sgemm *problem)
 {
-    const Launch where = {scope->device, scope->stream, nullptr, nullptr, false};
+    const Matrix &B = problem->B, &split = scope->pairs_of;
+    const bool is_split = scope->pairs && B.data == split.data && B.rows == split.rows &&
+                          B.cols == split.cols && B.batch_stride == 0;
+    Prepared prepared = {is_split ? scope->pairs->matrix.data : nullptr, is_split};
+    const Launch where = {
+        scope->device, scope->stream, nullptr, {nullptr, is_split ? &prepared : nullptr}, false};
     int64_t launched = 0;
     Status status = variant_launch(variant, DEVICE_CUDA, problem, &where, &launched);
     if (status.code == STATUS_OUT_OF_MEMORY && !scope->captured) {

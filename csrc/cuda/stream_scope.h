@@ -11,6 +11,8 @@ void scope_leave(StreamScope *scope);
 Status scope_wait_for_stream(StreamScope *scope, void *stream);
 Status scope_use(StreamScope *scope, DeviceBuffer *buffer, bool writes);
 
+Status scope_use_pairs(StreamScope *scope, DeviceBuffer *pairs, const Strided *B);
+
 /* Notes that the scope's work uses a buffer that no other work uses. */
 void scope_add(StreamScope *scope, DeviceBuffer *buffer, bool writes);
 

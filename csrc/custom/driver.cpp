@@ -191,7 +191,7 @@ bool is_right(const Case &c, const Operand &A, const Operand &B, const Operand &
 
 Status launch(const Sgemm &problem)
 {
-    const Launch where = {0, nullptr, nullptr, nullptr, false};
+    const Launch where = {0, nullptr, nullptr, {}, false};
     // A plain kernel's launcher copies operands, and C without a product is scaled on the host.
     const bool may_access = &plain_pads || problem.alpha == 0.0f;
     watch_launcher(!may_access);

@@ -541,17 +541,10 @@ Status launch(const Sgemm *problem, const Launch *where)
                            problem->alpha,
                            problem->beta,
                            problem->count};
-    Prepared prepared[2];
     Launch here = *where;
-    if (where->prepared) {
-        prepared[0] = where->prepared[1], prepared[1] = where->prepared[0];
-        here.prepared = prepared;
-    }
-    const Status status = launch_estimated(&swapped, &here);
-    if (where->prepared) {
-        where->prepared[0] = prepared[1], where->prepared[1] = prepared[0];
-    }
-    return status;
+    here.prepared[0] = where->prepared[1];
+    here.prepared[1] = where->prepared[0];
+    return launch_estimated(&swapped, &here);
 }
 
 } // namespace

@@ -645,8 +645,7 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
     Fp16Product q = {};
     SplitBoth both = {};
     const int64_t tiles = tiles_of(problem->C, T::BM, T::BN);
-    Prepared *const of_a = where->prepared; // NULL for a batch
-    Prepared *const of_b = of_a ? of_a + 1 : nullptr;
+    Prepared *const of_a = where->prepared[0], *const of_b = where->prepared[1];
     const bool a_is_split = !splits_a || find_prepared(problem->A, of_a, where);
     const bool b_is_split = find_prepared(transpose_of(problem->B), of_b, where);
     Arrays arrays = {nullptr, 0};

@@ -595,10 +595,10 @@ inline bool find_prepared(const Matrix &X, Prepared *prepared, const Launch *whe
 /* Frees prepared memory that no launch has filled. */
 inline void drop_unfilled(const Launch *where)
 {
-    for (int i = 0; i < 2 && where->prepared; ++i) {
-        if (!where->prepared[i].ready) {
-            scratch_give(where->prepared[i].memory, where);
-            where->prepared[i].memory = nullptr;
+    for (Prepared *const prepared : where->prepared) {
+        if (prepared && !prepared->ready) {
+            scratch_give(prepared->memory, where);
+            prepared->memory = nullptr;
         }
     }
 }
@@ -643,8 +643,10 @@ inline Status launch_split(const SplitBoth &both, int64_t count, const Launch *w
             launch_blocks(split_rows, overlapping(spec_of_threads("split_rows", split_threads)),
                           chunks, both, where, count);
     }
-    for (int i = 0; i < 2 && where->prepared && status.code == STATUS_OK; ++i) {
-        where->prepared[i].ready = where->prepared[i].memory != nullptr;
+    for (Prepared *const prepared : where->prepared) {
+        if (prepared && status.code == STATUS_OK) {
+            prepared->ready = prepared->memory != nullptr;
+        }
     }
     return status;
 }

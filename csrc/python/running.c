@@ -7,6 +7,7 @@
 #include "choosing.h"
 #include "interop.h"
 #include "operand.h"
+#include "prepared.h"
 #include "raising.h"
 #include "result.h"
 
@@ -182,8 +183,16 @@ static int may_be_on_gpu(PyObject *module, const RunArguments *arguments)
     return may;
 }
 
-PyObject *run_product(PyObject *module, const RunArguments *arguments)
+PyObject *run_product(PyObject *module, const RunArguments *given)
 {
+    RunArguments replaced = *given;
+    const RunArguments *const arguments = &replaced;
+    if (!prepared_replace(module, &replaced)) {
+        return NULL;
+    }
+    if (prepared_is_far(arguments)) {
+        return prepared_run_far(module, arguments);
+    }
     PyObject *const alpha = arguments->alpha, *const beta = arguments->beta;
     Product product = {.variant = arguments->variant, .alpha = 1.0f, .count = 1};
     if ((alpha && !factor_of(alpha, "alpha", &product.alpha)) ||

@@ -11,10 +11,12 @@
 typedef struct {
     const Variant *variant;
     PyObject *A, *B, *C, *alpha, *beta, *out, *device, *stream;
+    struct DeviceBuffer *pairs; /* of a prepared B: its fp16 pairs; NULL without any */
+    bool is_prepared;
 } RunArguments;
 
 /* Runs the call. A new reference to the result, or NULL with an exception set. */
-PyObject *run_product(PyObject *module, const RunArguments *arguments);
+PyObject *run_product(PyObject *module, const RunArguments *given);
 
 /* The same for arrays on a GPU; in running_on_gpu.c. `product` already has the variant, alpha and
  * beta. */

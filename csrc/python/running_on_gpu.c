@@ -106,15 +106,17 @@ static bool import_operands(PyObject *module, StreamScope *scope, Imported opera
 }
 
 /* If all arrays belong to one library with the exchange API, looks up its current stream, which is
- * the default for *stream, and notes whether the call is queued there. */
-static bool shared_stream(Imported operands[OPERANDS], void **stream)
+ * the default for *stream, and notes whether the call is queued there. A prepared B belongs to no
+ * library: events order the work with it. */
+static bool shared_stream(Imported operands[OPERANDS], bool B_is_prepared, void **stream)
 {
     const DlExchange *const exchange = operands[OF_A].exchange;
     void *current = NULL;
     bool shared = exchange != NULL;
     for (int index = OF_B; index < OPERANDS; ++index) {
         shared =
-            shared && (operands[index].argument == Py_None || operands[index].exchange == exchange);
+            shared && (operands[index].argument == Py_None ||
+                       operands[index].exchange == exchange || (index == OF_B && B_is_prepared));
     }
     if (shared && !interop_current_stream(&operands[OF_A], &current)) {
         return false;
@@ -180,10 +182,16 @@ static PyObject *multiply_imported(PyObject *module, StreamScope *scope,
             return made;
         }
     }
+    const DeviceArrays *const arrays = device_kinds[DEVICE_CUDA]->arrays;
     DeviceBuffer *block = NULL;
-    Status status;
+    Status status = status_ok();
     Py_BEGIN_ALLOW_THREADS;
-    status = device_kinds[DEVICE_CUDA]->arrays->run(scope, product, &batch, devices, count, &block);
+    if (arguments->pairs) {
+        status = arrays->use_pairs(scope, arguments->pairs, &product->B);
+    }
+    if (status.code == STATUS_OK) {
+        status = arrays->run(scope, product, &batch, devices, count, &block);
+    }
     Py_END_ALLOW_THREADS;
     if (status.code != STATUS_OK) {
         Py_XDECREF(made);
@@ -218,7 +226,7 @@ PyObject *run_on_gpu(PyObject *module, const RunArguments *arguments, Product *p
                                           ":all' uses all GPUs: omit one of them");
         return NULL;
     }
-    if (count == 1 && !shared_stream(operands, &stream)) {
+    if (count == 1 && !shared_stream(operands, arguments->is_prepared, &stream)) {
         return NULL;
     }
     const DeviceArrays *const arrays = device_kinds[DEVICE_CUDA]->arrays;

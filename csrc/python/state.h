@@ -21,6 +21,7 @@ typedef struct {
     PyObject *OutOfMemoryError;
     PyObject *UnsupportedVariantError;
     PyObject *DeviceArray;
+    PyObject *PreparedMatrix;
     PyObject *keywords[RUN_KEYWORDS]; /* the names of run()'s keywords, interned */
     KnownType known_types[KNOWN_TYPES];
     unsigned types_found; /* the next one replaces known_types[types_found % KNOWN_TYPES] */

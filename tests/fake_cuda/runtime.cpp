@@ -723,10 +723,10 @@ bool reachable(Strided *array)
 Status take_prepared(const Launch *where, int operand, void **place)
 {
     *place = nullptr;
-    if (!where->prepared) {
+    Prepared *const prepared = where->prepared[operand];
+    if (!prepared) {
         return status_ok();
     }
-    Prepared *const prepared = &where->prepared[operand];
     const bool is_new = !prepared->memory;
     if (is_new) {
         const Status taken = scratch_take(sizeof(Prepared), where, &prepared->memory);
@@ -809,14 +809,21 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
                 }
             }
         }
-        const Launch here = {0, nullptr, nullptr, places[0] ? prepared : nullptr, false};
+        const Launch here = {
+            0,
+            nullptr,
+            nullptr,
+            {places[0] ? &prepared[0] : nullptr, places[1] ? &prepared[1] : nullptr},
+            false};
         if (!all) {
             lose(device, cudaErrorIllegalAddress);
         } else if (on_cpu(&real, &here).code != STATUS_OK) {
             lose(device, cudaErrorLaunchFailure);
         }
-        for (int operand = 0; all && operand < 2 && places[0]; ++operand) {
-            memcpy(contents[operand], &prepared[operand], sizeof(Prepared));
+        for (int operand = 0; all && operand < 2; ++operand) {
+            if (places[operand]) {
+                memcpy(contents[operand], &prepared[operand], sizeof(Prepared));
+            }
         }
     });
     if (scratch) {
@@ -1874,7 +1881,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *ke
     if (is_plain && !plain_problem(config, arguments, &plain)) {
         return cudaErrorInvalidConfiguration;
     }
-    const Launch where = {current_device, config->stream, nullptr, nullptr, false};
+    const Launch where = {current_device, config->stream, nullptr, {}, false};
     const Status status =
         launch(variant_coalesced.launch[DEVICE_CPU],
                is_plain ? &plain : static_cast<const Sgemm *>(arguments[0]), &where);

@@ -373,7 +373,7 @@ Status launch(const Variant *variant, const Case &c, const Matrix &A, const Matr
         stacked->rows /= c.batch;
         stacked->batch_stride = stacked->rows * stacked->row_stride;
     }
-    const Launch where = {0, stream, nullptr, nullptr, false};
+    const Launch where = {0, stream, nullptr, {}, false};
     int64_t launched = 0;
     return variant_launch(variant, kind, &problem, &where, &launched);
 }
@@ -713,7 +713,7 @@ Plan plan; /* used by launch_by_plan */
 
 PlanDevice plan_device()
 {
-    const Launch where = {0, stream, nullptr, nullptr, false};
+    const Launch where = {0, stream, nullptr, {}, false};
     PlanDevice device;
 #ifdef SGEMM_CUDA
     if (kind == DEVICE_CUDA) {
@@ -844,14 +844,15 @@ bool shares_pass(const std::vector<std::string> &sets)
 }
 
 /* Checks that a split-fp16 product reuses an earlier call's prepared operands and does not split
- * again: if the operands have changed since, the result is still the first one. */
-bool prepared_operands_are_reused(const Variant *variant)
+ * again: if the operands have changed since, the result is still the first one. Prepares B alone, or
+ * both. */
+bool prepared_operands_are_reused(const Variant *variant, bool both)
 {
     const Layout rows = {false, 0, 0};
     constexpr int64_t M = 130, N = 70, K = 300;
     Operand A(M, K, rows), B(K, N, rows), C(M, N, rows);
     Prepared prepared[2] = {};
-    const Launch where = {0, stream, nullptr, prepared, false};
+    const Launch where = {0, stream, nullptr, {both ? &prepared[0] : nullptr, &prepared[1]}, false};
     bool right = true;
     for (const float value : {1.0f, 2.0f}) {
         for (const Operand *const X : {&A, &B}) {
@@ -868,7 +869,9 @@ bool prepared_operands_are_reused(const Variant *variant)
         for (Operand *const X : {&A, &B, &C}) {
             X->fetch();
         }
-        right &= prepared[0].ready && prepared[1].ready && *place(C.host, M - 1, N - 1) == K;
+        const float of_a = both ? 1.0f : value;
+        right &= prepared[0].ready == both && prepared[1].ready &&
+                 *place(C.host, M - 1, N - 1) == of_a * K;
     }
     for (const Prepared &each : prepared) {
 #ifdef SGEMM_CUDA
@@ -999,7 +1002,9 @@ int main(int count, char **arguments)
     for (const Variant *const *tile_size = tilings_of_waves; *tile_size; ++tile_size) {
         all_passed &= passes(*tile_size, {words.begin() + 1, words.end()}, ++number);
     }
-    all_passed &= prepared_operands_are_reused(catalog_find("mma"));
+    all_passed &= prepared_operands_are_reused(catalog_find("mma"), true);
+    all_passed &= prepared_operands_are_reused(catalog_find("waves"), false);
+    all_passed &= prepared_operands_are_reused(catalog_find("fused"), false);
     all_passed &= tensor_cores_are_chosen();
     all_passed &= largest_are_chosen();
     all_passed &= shares_pass({words.begin() + 1, words.end()});
