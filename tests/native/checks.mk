@@ -14,8 +14,9 @@
 # driver.cpp checks every rung, workers.c the copies, team.c the threads of a call on several GPUs,
 # tensor_cores.cu the bits of tensor cores, hopper.cu the instructions for warpgroups and clusters,
 # small_batch.cu the kernels for batches of small products.
-# planted.cu, workers.c, team.c and hopper.cu contain bugs, and each checker must find its own. The
-# first three targets need g++: clang 14's ThreadSanitizer misses races in large blocks.
+# planted.cu, workers.c, team.c and hopper.cu contain bugs, plant.py puts some into the rung `fused`,
+# and each checker must find its own. The first three targets need g++: clang 14's ThreadSanitizer
+# misses races in large blocks.
 
 ifeq ($(origin CXX),default)
 CXX := c++
@@ -89,6 +90,21 @@ build/check/$(1)/%.c.o: %.c tests/native/checks.mk | build/check/$(1)/compiler
 -include $$($(1)_objects:.o=.d) $(SINGLE_FILE:%=build/check/$(1)/tests/native/%.cu.d)
 endef
 $(foreach checker,asan tsan poison gpu,$(eval $(call CHECKER,$(checker))))
+
+# The driver with a bug in the rung `fused`: see plant.py.
+FUSED_BUGS := $(shell sed -n 's/^    "\(fused_[a-z_]*\)": {.*/\1/p' tests/native/plant.py)
+fused_bug_objects := $(FUSED_BUGS:%=build/check/poison/build/check/fused/%.cu.o)
+.PRECIOUS: build/check/fused/%.cu
+build/check/fused/%.cu: tests/native/plant.py csrc/ladder/17_fused.cu
+	@mkdir -p $(@D)
+	$(PYTHON) $< $* $(word 2,$^) > $@
+
+$(FUSED_BUGS:%=build/check/poison/%): build/check/poison/%: \
+		build/check/poison/build/check/fused/%.cu.o \
+		$(filter-out %/17_fused.cu.o,$(poison_objects))
+	$(poison_link) $^ -o $@ -ldl
+
+-include $(fused_bug_objects:.o=.d)
 
 # Instrumented as a whole; without kernels it needs no flags for shared arrays.
 build/check/%/workers: tests/native/workers.c csrc/core/workers.c csrc/core/strided.c \
@@ -177,7 +193,8 @@ tsan: build/check/tsan/driver build/check/tsan/workers build/check/tsan/team \
 	@$(MUST_FIND) 'data race.*team\.c' $(TEAM) --planted over
 
 poison: HOPPER := build/check/poison/hopper --planted
-poison: build/check/poison/driver $(SINGLE_FILE:%=build/check/poison/%)
+poison: build/check/poison/driver $(SINGLE_FILE:%=build/check/poison/%) \
+		$(FUSED_BUGS:%=build/check/poison/%)
 	$< cpu edges orders big
 	$< cpu --planted none edges orders big
 	$< cpu --planted dynamic_none edges orders big
@@ -239,8 +256,17 @@ poison: build/check/poison/driver $(SINGLE_FILE:%=build/check/poison/%)
 	@$(MUST_FIND) 'shared memory of block 4 of its cluster, which has 4' $(HOPPER) part_of_nobody
 	@$(MUST_FIND) "not in its own block's dynamic shared" $(HOPPER) part_not_shared
 	@$(MUST_FIND) 'wrong value: C\[46400' $< cpu --planted offset_overflow big
-	@{ $< --list; build/check/poison/hopper --list; } | while read -r bug _; do \
-		grep -q -E -e "(--planted|HOPPER\)) $$bug( |$$)" tests/native/checks.mk || { \
+	@$(MUST_FIND) 'wrong value' build/check/poison/fused_other_scale cpu --rung fused few
+	@$(MUST_FIND) 'wrong value' build/check/poison/fused_half_of_row cpu --rung fused few
+	@$(MUST_FIND) 'wrong value' build/check/poison/fused_order_of_k cpu --rung fused few
+	@$(MUST_FIND) 'wrong value' build/check/poison/fused_place_of_row cpu --rung fused few
+	@$(MUST_FIND) 'wait at line [0-9]+ for an mbarrier' build/check/poison/fused_no_wait cpu \
+		--rung fused few
+	@$(MUST_FIND) 'other bits with the threads and blocks' \
+		build/check/poison/fused_order_of_slices cpu --rung fused orders
+	@{ $< --list; build/check/poison/hopper --list; printf '%s\n' $(FUSED_BUGS); } | \
+		while read -r bug _; do \
+		grep -q -E -e "(--planted |HOPPER\) |check/poison/)$$bug( |$$)" tests/native/checks.mk || { \
 		echo "no checker looks for the planted bug '$$bug'"; exit 1; }; done
 
 # ---------------------------------------------------------------------------------------- on a GPU
