@@ -51,6 +51,11 @@ extern "C" Status launch_warptile_cuda(const Sgemm *, const Launch *)
     return status_error(STATUS_UNSUPPORTED, "no plan");
 }
 
+extern "C" Status launch_mma_cuda(const Sgemm *, const Launch *)
+{
+    return status_error(STATUS_UNSUPPORTED, "no plan");
+}
+
 extern "C" Status launch_waves_cuda(const Sgemm *, const Launch *)
 {
     return status_error(STATUS_UNSUPPORTED, "no plan");

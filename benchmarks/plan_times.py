@@ -38,7 +38,9 @@ CSRC = Path(__file__).parent.parent / "csrc"
 PARTS = [
     *(
         CSRC / "engine" / f"{name}.c"
-        for name in ("plan", "plan_cache", "plan_constants", "small_batch_plan", "tensor_cores")
+        for name in (
+            "plan", "plan_cache", "plan_constants", "proofs", "small_batch_plan", "tensor_cores"
+        )
     ),
     *(CSRC / name for name in ("core/status.c", "ladder/13_tma.cu")),
 ]

@@ -222,8 +222,8 @@ static PyObject *run(PyObject *module, PyObject *const *args, Py_ssize_t count, 
 
 PyDoc_STRVAR(
     run_measured_doc,
-    "The same as run, and also accepts 'cublas-tf32', the reference in reduced precision.\n"
-    "The error bound of run does not apply to that.");
+    "The same as run, and also accepts 'cublas-tf32', the reference in reduced precision, and\n"
+    "'mma_step' (csrc/engine/mma_step.cu). The error bound of run does not apply to these.");
 
 static PyObject *run_measured(PyObject *module, PyObject *const *args, Py_ssize_t count,
                               PyObject *names)
@@ -280,6 +280,12 @@ static PyMethodDef methods[] = {
     {"_usable_bytes", usable_bytes, METH_VARARGS, NULL},
     {"_plan_constants", plan_constants_of, METH_VARARGS, plan_constants_doc},
     {"_keep_plan_constants", keep_plan_constants, METH_VARARGS, keep_plan_constants_doc},
+    {"_plan_constants_of_sheet", plan_constants_by_sheet, METH_VARARGS,
+     plan_constants_of_sheet_doc},
+    {"_plan_estimate", plan_estimate_of, METH_VARARGS, plan_estimate_doc},
+    {"_keep_proof", keep_proof, METH_VARARGS, keep_proof_doc},
+    {"_cpu_tensor_cores", cpu_tensor_cores_of, METH_NOARGS, cpu_tensor_cores_doc},
+    {"_set_cpu_tensor_cores", set_cpu_tensor_cores, METH_VARARGS, set_cpu_tensor_cores_doc},
     {"_variants", describe_variants, METH_NOARGS, NULL},
     {"_devices", describe_devices, METH_NOARGS, NULL},
     {"_cuda_problem", describe_cuda_problem, METH_NOARGS, NULL},

@@ -6,7 +6,7 @@
 extern const Variant variant_naive, variant_coalesced, variant_smem, variant_tile1d, variant_tile2d,
     variant_vec4, variant_prefetch, variant_warptile, variant_async, variant_raster, variant_splitk,
     variant_streamk, variant_tma, variant_mma, variant_wgmma, variant_waves, variant_fused,
-    variant_simt, variant_auto;
+    variant_simt, variant_auto, variant_mma_step;
 
 #ifdef SGEMM_CUDA
 Launcher launch_cublas_cuda, launch_cublas_tf32_cuda; /* cuda/cublas.cu */
@@ -56,6 +56,9 @@ const Variant *catalog_find(const char *name)
 
 const Variant *catalog_find_measured(const char *name)
 {
+    if (strcmp(name, variant_mma_step.name) == 0) {
+        return &variant_mma_step;
+    }
 #ifndef SGEMM_HIP
     if (strcmp(name, reference_tf32.name) == 0) {
         return &reference_tf32;

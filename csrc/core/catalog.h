@@ -14,8 +14,8 @@ extern const Variant *const catalog[];
 /* The variant with that name, or NULL. */
 const Variant *catalog_find(const char *name);
 
-/* The same, and also finds "cublas-tf32", the reference in reduced precision, which exists only to
- * be measured. */
+/* The same, and also finds two that exist only to be measured: "cublas-tf32", the reference in
+ * reduced precision, and "mma_step", one instruction of tensor cores. */
 const Variant *catalog_find_measured(const char *name);
 
 /* Whether the variant is a call of a library (cublas_open), not a kernel of this package. */

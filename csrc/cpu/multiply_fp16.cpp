@@ -1,23 +1,24 @@
-/* The arithmetic of a tensor core of compute capability 9.0. A result is one sum of 16 products and
- * the old value. If e is the largest exponent of these 17 terms, each is truncated towards zero to
- * a multiple of 2^(e - 25). They are added exactly, and the sum is truncated to a float. The
- * exponent of a product is the sum of its factors' exponents, without normalization. */
+/* The arithmetic of a tensor core. It adds G products and the old value at once, G = 16 on compute
+ * capability 9.0. If e is the largest exponent of these G + 1 terms, each is truncated towards zero
+ * to a multiple of 2^(e - F), F = 25 on 9.0. They are added exactly, and the sum is truncated to a
+ * float. The exponent of a product is the sum of its factors' exponents, without normalization. */
 #include "multiply_fp16.h"
 
 #include <string.h>
 
 #include "float_bits.h"
+#include "tensor_core_model.h"
 
 namespace {
 
 constexpr int rows = product_rows, cols = product_cols, depth = product_depth;
-constexpr int kept_bits = 25;                /* below the largest exponent */
 constexpr int16_t exponent_of_zero = -10000; /* plus any other exponent: less than any float has */
 
 /* Each loop below does one simple operation on consecutive elements, so that the compiler
  * vectorizes it. All steps are exact except the conversions to integers, which truncate. */
 
-void add_products(const FactorA &a, const FactorB &b, float *d)
+/* Adds the products from `first` to `end` along K, and keeps `bits` below the largest exponent. */
+void add_products(const FactorA &a, const FactorB &b, float *d, int first, int end, int bits)
 {
     int16_t largest[rows * cols];
     for (int m = 0; m < rows; ++m) {
@@ -25,7 +26,7 @@ void add_products(const FactorA &a, const FactorB &b, float *d)
         for (int n = 0; n < cols; ++n) {
             of_row[n] = 2 * exponent_of_zero;
         }
-        for (int k = 0; k < depth; ++k) {
+        for (int k = first; k < end; ++k) {
             const int16_t of_a = a.exponent[m * depth + k];
             for (int n = 0; n < cols; ++n) {
                 const int16_t exponent = of_a + b.exponent[k * cols + n];
@@ -42,15 +43,15 @@ void add_products(const FactorA &a, const FactorB &b, float *d)
             (field > 1 ? field : 1) - 127; /* also below the exponent of any product if d is zero */
         const int top = of_d > largest[i] ? of_d : largest[i];
         const int clamped = top > -100 ? top : -100; /* if all products are zero */
-        unit[i] = power_of_two(clamped - kept_bits);
-        per_unit[i] = power_of_two(kept_bits - clamped);
+        unit[i] = power_of_two(clamped - bits);
+        per_unit[i] = power_of_two(bits - clamped);
     }
 
-    /* 16 products of at most (2 - 2^-10)^2 2^25 units: less than 2^31. */
+    /* At most 16 products of at most (2 - 2^-10)^2 2^25 units: less than 2^31. */
     int32_t sum[rows * cols];
     for (int m = 0; m < rows; ++m) {
         int32_t of_row[cols] = {};
-        for (int k = 0; k < depth; ++k) {
+        for (int k = first; k < end; ++k) {
             const float of_a = a.value[m * depth + k];
             for (int n = 0; n < cols; ++n) {
                 const float product = of_a * b.value[k * cols + n]; /* 22 bits: exact */
@@ -69,6 +70,14 @@ void add_products(const FactorA &a, const FactorB &b, float *d)
         const float rounded = static_cast<float>(bits_of<double>(cut));
         /* A sum of zeros is +0, since integers have no -0. */
         d[i] = largest[i] < exponent_of_zero / 2 ? d[i] + 0.0f : rounded;
+    }
+}
+
+void add_all_products(const FactorA &a, const FactorB &b, float *d)
+{
+    const TensorCoreModel model = cpu_tensor_cores();
+    for (int k = 0; k < depth; k += model.products) {
+        add_products(a, b, d, k, k + model.products, model.bits);
     }
 }
 
@@ -137,7 +146,7 @@ template struct Factors<depth * cols>;
 void multiply_fp16(const FactorA &a, const FactorB &b, float *d)
 {
     if (a.finite && b.finite && all_finite(d)) {
-        add_products(a, b, d);
+        add_all_products(a, b, d);
         return;
     }
     uint32_t special[rows * cols];
@@ -146,7 +155,7 @@ void multiply_fp16(const FactorA &a, const FactorB &b, float *d)
             not_finite(a.half + i / cols * depth, b.half + i % cols, bits_of<uint32_t>(d[i]));
         d[i] = special[i] ? 0.0f : d[i];
     }
-    add_products(a, b, d);
+    add_all_products(a, b, d);
     for (int i = 0; i < rows * cols; ++i) {
         d[i] = special[i] ? bits_of<float>(special[i]) : d[i];
     }

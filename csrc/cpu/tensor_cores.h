@@ -1,6 +1,6 @@
-/* Warp-level tensor core instructions, as in PTX, with the bits of compute capability 9.0. Except
- * for the conversions, all 32 threads of the warp call them together. `line` is the calling line of
- * the kernel, for messages. */
+/* Warp-level tensor core instructions, as in PTX, with the bits of the GPU in tensor_core_model.h.
+ * Except for the conversions, all 32 threads of the warp call them together. `line` is the calling
+ * line of the kernel, for messages. */
 #ifndef SGEMM_CPU_TENSOR_CORES_H
 #define SGEMM_CPU_TENSOR_CORES_H
 

@@ -36,6 +36,8 @@ LAUNCHER(auto)
 #else
 #ifdef __CUDACC__
 #include <atomic>
+#else
+#include "../cpu/tensor_core_model.h"
 #endif
 
 #include "cluster_reduce.h"
@@ -47,6 +49,7 @@ LAUNCHER(auto)
 #ifdef __CUDACC__
 extern "C" Launcher launch_warptile_cuda;
 extern "C" Launcher launch_tma_cuda;
+extern "C" Launcher launch_mma_cuda;
 extern "C" Launcher launch_waves_cuda;
 extern "C" Launcher launch_fused_cuda;
 #define RUNG_LAUNCHER(name) launch_##name##_cuda
@@ -55,6 +58,7 @@ extern "C" Launcher launch_fused_cuda;
 extern "C" const Variant variant_coalesced;
 extern "C" const Variant variant_tile2d;
 extern "C" const Variant variant_tma;
+extern "C" const Variant variant_mma;
 extern "C" const Variant variant_waves;
 extern "C" const Variant variant_fused;
 #define RUNG_LAUNCHER(name) variant_##name.launch[DEVICE_CPU]
@@ -154,6 +158,36 @@ static int find_widest_cluster()
     return 1;
 }
 
+/* The constants that were fitted to GPUs of this name; otherwise those of the data sheet. */
+static const PlanConstants *constants_of(int device, const char *model)
+{
+    const PlanConstants *const fitted = plan_constants(model);
+    int capability[2] = {}, clock = 0, memory_clock = 0, bus_bits = 0, multiprocessors = 0;
+    const struct {
+        int *to;
+        cudaDeviceAttr attribute;
+    } queries[] = {{&capability[0], cudaDevAttrComputeCapabilityMajor},
+                   {&capability[1], cudaDevAttrComputeCapabilityMinor},
+                   {&clock, cudaDevAttrClockRate},
+                   {&memory_clock, cudaDevAttrMemoryClockRate},
+                   {&bus_bits, cudaDevAttrGlobalMemoryBusWidth},
+                   {&multiprocessors, cudaDevAttrMultiProcessorCount}};
+    for (const auto &query : queries) {
+        cudaDeviceGetAttribute(query.to, query.attribute, device);
+    }
+    const bool measured = capability[0] == 9 && capability[1] == 0;
+    if (fitted != &plan_fitted || measured || clock == 0 || multiprocessors == 0) {
+        return fitted;
+    }
+    const double bytes = 2.0 * memory_clock * bus_bits / 8 / clock / multiprocessors;
+    auto *const of_sheet = new PlanConstants; // never freed, like PlanDevice below
+    if (plan_constants_of_sheet(capability, bytes, of_sheet)) {
+        return of_sheet;
+    }
+    delete of_sheet;
+    return fitted;
+}
+
 static PlanDevice describe_device(int device)
 {
     const int version = version_of_code();
@@ -164,7 +198,7 @@ static PlanDevice describe_device(int device)
     cudaDeviceGetAttribute(&found.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     cudaDeviceProp properties;
     if (cudaGetDeviceProperties(&properties, device) == cudaSuccess) {
-        found.constants = plan_constants(properties.name);
+        found.constants = constants_of(device, properties.name);
     }
     cudaGetLastError();
     return found;
@@ -217,24 +251,55 @@ static Status launch_or_fall_back(const Sgemm *problem, const Launch *where, con
     return then.code == STATUS_OK || status.code == STATUS_OK ? then : status;
 }
 
-/* Whether the device's tensor cores round as the proof of the error bound assumes
+#ifdef __CUDACC__
+/* A GPU's name, found once. NULL if unknown. */
+static const char *model_of(int device)
+{
+    constexpr int most = 64;
+    static std::atomic<const char *> known[most];
+    if (device >= most) {
+        return nullptr;
+    }
+    const char *name = known[device].load();
+    if (!name) {
+        cudaDeviceProp properties;
+        const bool found = cudaGetDeviceProperties(&properties, device) == cudaSuccess;
+        char *const fresh = found ? strdup(properties.name) : nullptr;
+        cudaGetLastError();
+        if (fresh && known[device].compare_exchange_strong(name, fresh)) {
+            name = fresh;
+        } else {
+            free(fresh); // another thread was first
+        }
+    }
+    return name;
+}
+#endif
+
+/* The tensor cores that round as the proof of the error bound assumes
  * (docs/inside/tensor_cores.md). */
-static bool has_known_tensor_cores(const Launch *where)
+static TensorCores tensor_cores_of(const Launch *where, const PlanDevice &device)
 {
 #ifdef __CUDACC__
-    int major = 0, minor = 0;
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, where->device);
-    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, where->device);
-    return major == 9 && minor == 0;
+    int capability[2] = {};
+    cudaDeviceGetAttribute(&capability[0], cudaDevAttrComputeCapabilityMajor, where->device);
+    cudaDeviceGetAttribute(&capability[1], cudaDevAttrComputeCapabilityMinor, where->device);
+    const char *const model = model_of(where->device);
+    return plan_tensor_cores(model ? model : "", capability, &device);
 #else
     (void)where;
-    return true;
+    const TensorCoreModel model = cpu_tensor_cores();
+    const int capability[] = {model.major, model.minor};
+    return plan_tensor_cores(nullptr, capability, &device);
 #endif
 }
 
 static Status launch_rung(TensorRung rung, const Sgemm *problem, const Launch *where)
 {
-    return (rung == TENSOR_FUSED ? RUNG_LAUNCHER(fused) : RUNG_LAUNCHER(waves))(problem, where);
+    Launcher *const launcher = rung == TENSOR_FUSED   ? RUNG_LAUNCHER(fused)
+                               : rung == TENSOR_WAVES ? RUNG_LAUNCHER(waves)
+                                                      : RUNG_LAUNCHER(mma);
+    return launcher(problem, where);
 }
 
 /* Launches each product of a batch by itself, or all from number `first` on. */
@@ -270,7 +335,7 @@ static Status launch_on_tensor_cores(const Sgemm *batch, const Launch *where,
 /* Computes a batch in one launch, or each product in a launch of its own if that is estimated to be
  * faster: large products use plans that take the whole GPU. */
 static Status multiply_batch(const Sgemm *batch, const Launch *where, const PlanDevice &device,
-                             bool tensor_cores)
+                             const TensorCores &cores)
 {
     // What the host needs for a launch, in cycles: about 3.5 microseconds at 1.8 GHz.
     constexpr double launch_cycles = 6500;
@@ -280,8 +345,7 @@ static Status multiply_batch(const Sgemm *batch, const Launch *where, const Plan
     const double of_one = singly.cycles > launch_cycles ? singly.cycles : launch_cycles;
     const bool is_together = together.cycles < count * of_one;
     const double best = is_together ? together.cycles : count * of_one;
-    const TensorRung rung =
-        tensor_cores ? plan_tensor_rung(best, batch, device.multiprocessors) : TENSOR_NONE;
+    const TensorRung rung = plan_tensor_rung(best, batch, &cores);
     if (rung != TENSOR_NONE) {
         return launch_on_tensor_cores(batch, where, device, rung);
     }
@@ -312,13 +376,12 @@ static Status multiply(const Sgemm *problem, const Launch *where, bool tensor_co
 #endif
         return launch_in_parts(problem, [&](const Sgemm *part) { return launcher(part, where); });
     }
-    tensor_cores = tensor_cores && has_known_tensor_cores(where);
+    const TensorCores cores = tensor_cores ? tensor_cores_of(where, device) : TensorCores{};
     if (problem->count > 1) {
-        return multiply_batch(problem, where, device, tensor_cores);
+        return multiply_batch(problem, where, device, cores);
     }
     const Plan plan = plan_choose(problem, &device);
-    const TensorRung rung =
-        tensor_cores ? plan_tensor_rung(plan.cycles, problem, device.multiprocessors) : TENSOR_NONE;
+    const TensorRung rung = plan_tensor_rung(plan.cycles, problem, &cores);
     if (rung != TENSOR_NONE) {
         status = launch_rung(rung, problem, where);
         if (status.code != STATUS_OUT_OF_MEMORY) { // simt needs less

@@ -8,6 +8,7 @@
 #include "../core/sgemm.h"
 #include "../core/status.h"
 #include "../core/variant.h"
+#include "proofs.h"
 #include "tiles.h"
 
 #ifdef __cplusplus
@@ -52,8 +53,8 @@ enum { GEMV_MOST_ROWS = 64, GEMV_ROWS = 8, GEMV_THREAD_BITS = 9, GEMV_WIDEST_BY_
 #define GEMV_COLUMN_STEP(stride) ((stride) % 4 == 0 ? 1 : (stride) % 2 == 0 ? 2 : 4)
 
 /* The constants of the estimate, fitted to measured times of an H100 (benchmarks/plan_model.py).
- * On other GPUs only the number of multiprocessors changes, unless plan_times.py --keep has fitted
- * the constants there. docs/inside/engine.md explains the estimate. */
+ * Other GPUs get constants from their data sheets, unless plan_times.py --keep has fitted the
+ * constants there. docs/inside/engine.md explains the estimate. */
 #define PLAN_CONSTANTS(CONSTANT)                                                                   \
     CONSTANT(launch, 7180)         /* cycles from a cold launch until the first tile is loaded */  \
     CONSTANT(across, 3.49)         /* issue slots to copy a float of an MN-major operand */        \
@@ -87,6 +88,10 @@ extern const PlanConstants plan_fitted;
 /* Uses these constants on GPUs of a model. Call it before the first product there. */
 void plan_keep(const char *model, const PlanConstants *constants);
 const PlanConstants *plan_constants(const char *model);
+
+/* The fitted constants, scaled to a GPU of this compute capability whose memory delivers so many
+ * bytes per cycle and multiprocessor. False if the GPU is not in the table. */
+bool plan_constants_of_sheet(const int capability[2], double bytes, PlanConstants *constants);
 
 /* An operand as the planner sees it: rows of A, or columns of B. */
 typedef struct {
@@ -144,10 +149,23 @@ Plan plan_choose(const Sgemm *problem, const PlanDevice *device);
 /* Many partial sums are added in groups first. Returns the size of a group, or 1 without groups. */
 int plan_group(int64_t splits);
 
+/* The tensor cores that `auto` uses on a device: none if neither is set. */
+typedef struct {
+    bool hopper;        /* compute capability 9.0: waves and fused */
+    const Proof *proof; /* otherwise mma, if this is not NULL */
+    int multiprocessors, shared_bytes;
+} TensorCores;
+
+/* Compute capability 9.0 needs no proof, others do. If model is NULL, a proof of any GPU counts. */
+TensorCores plan_tensor_cores(const char *model, const int capability[2], const PlanDevice *device);
+
 /* The rung on tensor cores that is estimated to take the least time for a product or a batch; none
- * if that is not less than `cycles`. Both rungs compute a batch in one launch of each kernel. */
-typedef enum { TENSOR_NONE, TENSOR_WAVES, TENSOR_FUSED } TensorRung;
-TensorRung plan_tensor_rung(double cycles, const Sgemm *problem, int multiprocessors);
+ * if that is not less than `cycles`. waves and fused compute a batch in one launch of each kernel. */
+typedef enum { TENSOR_NONE, TENSOR_MMA, TENSOR_WAVES, TENSOR_FUSED } TensorRung;
+TensorRung plan_tensor_rung(double cycles, const Sgemm *problem, const TensorCores *cores);
+
+/* The estimated cycles of mma. *multiply_adds gets those of the busiest multiprocessor. */
+double plan_estimate_mma(const Sgemm *problem, const TensorCores *cores, double *multiply_adds);
 
 /* How many products of a batch the rung computes at once: the memory for fp16 pairs is limited. */
 int64_t plan_tensor_batch(TensorRung rung, const Sgemm *batch);

@@ -43,6 +43,35 @@ void plan_keep(const char *model, const PlanConstants *constants)
     pthread_mutex_unlock(&keeping);
 }
 
+/* float32 multiply-adds per cycle and multiprocessor: "Throughput of Native Arithmetic
+ * Instructions" in NVIDIA's CUDA C++ Programming Guide. */
+static const struct {
+    int capability[2];
+    double multiply_adds;
+} data_sheets[] = {
+    {{8, 0}, 64},   {{8, 6}, 128},  {{8, 7}, 128},  {{8, 9}, 128},  {{9, 0}, 128},
+    {{10, 0}, 128}, {{10, 3}, 128}, {{12, 0}, 128}, {{12, 1}, 128},
+};
+/* The same of the H100 that the constants were fitted to, and its bytes of memory per cycle and
+ * multiprocessor: 3.35 TB/s at 1.98 GHz. */
+static const double fitted_multiply_adds = 128, fitted_bytes = 12.8;
+
+bool plan_constants_of_sheet(const int capability[2], double bytes, PlanConstants *constants)
+{
+    for (size_t row = 0; row < sizeof data_sheets / sizeof *data_sheets; ++row) {
+        if (memcmp(data_sheets[row].capability, capability, 2 * sizeof *capability) != 0) {
+            continue;
+        }
+        *constants = plan_fitted;
+        constants->from_memory *= bytes / fitted_bytes;
+        for (int i = 0; i < TILE_COUNT; ++i) {
+            constants->slots[i] *= fitted_multiply_adds / data_sheets[row].multiply_adds;
+        }
+        return bytes > 0;
+    }
+    return false;
+}
+
 const PlanConstants *plan_constants(const char *model)
 {
     for (int i = 0; i < MODELS; ++i) {

@@ -22,6 +22,11 @@ static const struct {
  * share, minus these cycles. */
 static const double waves_share = 0.85, waves_less = 12000;
 
+/* Tiles of mma, by the shared memory that a block can have (14_mma.cu). */
+static const struct {
+    int rows, cols, shared_bytes;
+} mma_tiles[] = {{128, 128, 193 << 10}, {128, 64, 145 << 10}, {64, 64, 0}};
+
 enum { TILE = 128, DEPTH = 64, FITTED = 132 /* multiprocessors */ };
 
 static int64_t ceil_div(int64_t count, int64_t by)
@@ -90,13 +95,45 @@ static double estimate_fused(const Sgemm *p, int multiprocessors)
            splitting(N, (double)(chunks * DEPTH)) * (b_is_k_major ? 1 : fused_across);
 }
 
-TensorRung plan_tensor_rung(double cycles, const Sgemm *p, int multiprocessors)
+double plan_estimate_mma(const Sgemm *p, const TensorCores *cores, double *multiply_adds)
+{
+    const double depth = (double)(ceil_div(p->A.cols, DEPTH) * DEPTH), count = (double)p->count;
+    size_t i = 0;
+    while (mma_tiles[i].shared_bytes > cores->shared_bytes) {
+        ++i;
+    }
+    const int rows = mma_tiles[i].rows, cols = mma_tiles[i].cols;
+    const int64_t tiles = ceil_div(p->C.rows, rows) * ceil_div(p->C.cols, cols);
+    const double results = (double)ceil_div(tiles, cores->multiprocessors) * rows * cols;
+    *multiply_adds = count * results * depth;
+    const double both = splitting(p->C.rows, depth) + splitting(p->C.cols, depth);
+    return *multiply_adds / cores->proof->rate +
+           count * (cores->proof->start + both * FITTED / cores->multiprocessors +
+                    results * tensor_store);
+}
+
+TensorCores plan_tensor_cores(const char *model, const int capability[2], const PlanDevice *device)
+{
+    const bool hopper = capability[0] == 9 && capability[1] == 0;
+    const TensorCores found = {hopper, hopper ? NULL : proof_find(model, capability),
+                               device->multiprocessors, device->shared_bytes};
+    return found;
+}
+
+TensorRung plan_tensor_rung(double cycles, const Sgemm *p, const TensorCores *cores)
 {
     if (p->A.cols < SPLIT_FP16_MIN_K) {
         return TENSOR_NONE;
     }
-    const double waves = estimate_waves(p, multiprocessors);
-    const double fused = (double)p->count * estimate_fused(p, multiprocessors);
+    if (cores->proof) {
+        double multiply_adds;
+        return plan_estimate_mma(p, cores, &multiply_adds) < cycles ? TENSOR_MMA : TENSOR_NONE;
+    }
+    if (!cores->hopper) {
+        return TENSOR_NONE;
+    }
+    const double waves = estimate_waves(p, cores->multiprocessors);
+    const double fused = (double)p->count * estimate_fused(p, cores->multiprocessors);
     const bool takes_fused = fused < waves_share * waves - waves_less;
     return (takes_fused ? fused : waves) >= cycles ? TENSOR_NONE
            : takes_fused                           ? TENSOR_FUSED
@@ -105,6 +142,9 @@ TensorRung plan_tensor_rung(double cycles, const Sgemm *p, int multiprocessors)
 
 int64_t plan_tensor_batch(TensorRung rung, const Sgemm *batch)
 {
+    if (rung == TENSOR_MMA) {
+        return 1; /* it takes no batches */
+    }
     const int64_t most = (int64_t)512 << 20; /* bytes of fp16 pairs */
     const int64_t M = ceil_div(batch->C.rows, TILE) * TILE,
                   N = ceil_div(batch->C.cols, TILE) * TILE;

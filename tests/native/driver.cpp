@@ -921,11 +921,13 @@ bool tensor_cores_are_chosen()
         {1, 1 << 24, 1 << 20, false}, {1 << 24, 1, 1 << 20, false}, {4096, 4096, 0, false},
     };
     const PlanDevice device = {132, CLUSTER_MOST_BLOCKS, 227 * 1024, &plan_fitted};
+    const int hopper[] = {9, 0};
+    const TensorCores cores = plan_tensor_cores("a GPU", hopper, &device);
     bool right = true;
     for (const auto &c : cases) {
         const Sgemm problem = problem_of(c.M, c.N, c.K);
         const double cycles = plan_choose(&problem, &device).cycles;
-        right &= (plan_tensor_rung(cycles, &problem, 132) != TENSOR_NONE) == c.chosen;
+        right &= (plan_tensor_rung(cycles, &problem, &cores) != TENSOR_NONE) == c.chosen;
     }
     // Thin products, whose larger operand TMA can load only if K is a multiple of 4.
     const struct {
@@ -940,7 +942,7 @@ bool tensor_cores_are_chosen()
     for (const auto &c : thin) {
         const Sgemm problem = problem_of(c.M, c.N, c.K, true);
         const double cycles = plan_choose(&problem, &device).cycles;
-        right &= plan_tensor_rung(cycles, &problem, 132) == c.rung;
+        right &= plan_tensor_rung(cycles, &problem, &cores) == c.rung;
     }
     printf("%-11s products for tensor cores: %s\n", "auto", right ? "passed" : "FAILED");
     return right;
