@@ -39,7 +39,12 @@ PARTS = [
     *(
         CSRC / "engine" / f"{name}.c"
         for name in (
-            "plan", "plan_cache", "plan_constants", "proofs", "small_batch_plan", "tensor_cores"
+            "plan",
+            "plan_cache",
+            "plan_constants",
+            "proofs",
+            "small_batch_plan",
+            "tensor_cores",
         )
     ),
     *(CSRC / name for name in ("core/status.c", "ladder/13_tma.cu")),

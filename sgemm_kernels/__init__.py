@@ -13,8 +13,8 @@ np.float32(24.0)
 ``measure`` checks and times kernels, and ``judge`` compares two such runs. ``trace`` counts and
 draws a kernel's memory accesses, line by line; ``explain`` writes a page about its bottleneck.
 ``kernel`` compiles a custom kernel, which you can pass instead of a variant's name. ``learn`` shows
-levels to learn from. ``get_include`` and ``get_library_dir`` locate the C library. ``python -m
-sgemm_kernels info`` checks this machine.
+levels to learn from. ``prove`` lets ``auto`` use a GPU's tensor cores. ``get_include`` and
+``get_library_dir`` locate the C library. ``python -m sgemm_kernels info`` checks this machine.
 """
 
 from importlib import import_module
@@ -37,6 +37,7 @@ from ._cores import check_asked
 from ._library import get_include, get_library_dir
 from ._memory import Memory, memory
 from ._plans import use_kept
+from ._proofs import use_kept as use_kept_proofs
 from ._version import __version__ as __version__
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "NoCompilerError",
     "OutOfMemoryError",
     "PreparedMatrix",
+    "Proof",
     "Results",
     "Trace",
     "Tuning",
@@ -75,6 +77,7 @@ __all__ = [
     "measure",
     "memory",
     "prepare",
+    "prove",
     "recorded_file",
     "run",
     "source",
@@ -85,7 +88,8 @@ __all__ = [
 
 check_asked()
 use_kept()
-del check_asked, use_kept
+use_kept_proofs()
+del check_asked, use_kept, use_kept_proofs
 
 if TYPE_CHECKING:
     from .custom.compiler import CompileError, NoCompilerError
@@ -103,6 +107,8 @@ if TYPE_CHECKING:
     from .measuring.measurement import Measurement
     from .measuring.recorded import recorded_file
     from .measuring.results import Results
+    from .proving.proof import Proof
+    from .proving.prove import prove
 
 # Imported on first use, so that `import sgemm_kernels` stays fast. IPython looks up
 # load_ipython_extension for %load_ext.
@@ -116,6 +122,7 @@ _LATER = {
     "Kernel": "custom.kernel",
     "Measurement": "measuring.measurement",
     "NoCompilerError": "custom.compiler",
+    "Proof": "proving.proof",
     "Results": "measuring.results",
     "Trace": "explaining.trace",
     "Tuning": "custom.tuning_result",
@@ -126,6 +133,7 @@ _LATER = {
     "learn": "learning.course",
     "load_ipython_extension": "cli.notebook",
     "measure": "measuring.measure",
+    "prove": "proving.prove",
     "recorded_file": "measuring.recorded",
     "source": "custom.load",
     "trace": "explaining.trace",

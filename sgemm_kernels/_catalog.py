@@ -126,6 +126,8 @@ class Device:
     """Highest clock of the multiprocessors, in MHz."""
     memory_clock_mhz: int | None
     """Highest clock of the memory, in MHz."""
+    memory_bus_bits: int | None
+    """Width of the memory bus, in bits; it transfers twice per clock."""
     memory_bytes: int
     """Total memory, in bytes."""
     l2_bytes: int | None

@@ -40,6 +40,7 @@ class _Device(TypedDict):
     fused_multiply_add: bool
     clock_mhz: int | None
     memory_clock_mhz: int | None
+    memory_bus_bits: int | None
     memory_bytes: int
     l2_bytes: int | None
     shared_bytes_per_multiprocessor: int | None

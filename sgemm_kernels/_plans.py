@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from . import _core
+from ._catalog import Device
 from ._folder import wanted
 
 FILE = "plans.json"
@@ -18,6 +19,39 @@ FILE = "plans.json"
 def constants_for(model: str) -> dict[str, float]:
     """Constants by name in csrc/engine/plan.h, and `slots_BMxBNxBK` by tile configuration."""
     return _core._plan_constants(model)
+
+
+def constants_on(device: Device) -> dict[str, float]:
+    """The constants that products on a GPU use."""
+    of_sheet = _of_sheet(device)
+    fitted = model_is_fitted(device.model)
+    return constants_for(device.model) if fitted or of_sheet is None else of_sheet
+
+
+def source_of(device: Device) -> str:
+    """Where the constants of a GPU come from, in words."""
+    if model_is_fitted(device.model):
+        return "fitted on this machine"
+    if device.compute_capability == (9, 0):
+        return "fitted to an H100"
+    return "fitted to an H100" if _of_sheet(device) is None else "from the GPU's data sheet"
+
+
+def model_is_fitted(model: str) -> bool:
+    """Whether constants were fitted on this machine for GPUs of this model."""
+    return constants_for(model) != constants_for("")
+
+
+def _of_sheet(device: Device) -> dict[str, float] | None:
+    """As csrc/engine/auto.cu computes them. None for GPUs that need none or are not in the
+    table."""
+    clock, memory_clock = device.clock_mhz, device.memory_clock_mhz
+    if device.compute_capability in (None, (9, 0)) or not clock or not memory_clock:
+        return None
+    bus_bytes = 2 * (device.memory_bus_bits or 0) / 8
+    return _core._plan_constants_of_sheet(
+        *device.compute_capability, memory_clock * bus_bytes / clock / device.multiprocessors
+    )
 
 
 def keep(model: str, constants: dict[str, float]) -> Path:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sgemm_kernels import run
 from sgemm_kernels._accuracy import UNIT_ROUNDOFF, expect
+from sgemm_kernels.proving.hard_cases import INPUTS, cancelling, chunk_of_losses, normal
 
 from .support import LAYOUTS, Float32, printed_by, same_bits, uniform
 
@@ -183,10 +184,6 @@ def share_of_bound(A: Float32, B: Float32, result: Float64) -> Float64:
     return np.abs(result - a @ b) / np.maximum(x / (1 - x) * (np.abs(a) @ np.abs(b)), 1e-300)
 
 
-def normal(rng: np.random.Generator, *shape: int) -> Float32:
-    return rng.standard_normal(shape).astype(np.float32)
-
-
 # ------------------------------------------------------------------ each constant of the proof
 
 U = UNIT_ROUNDOFF
@@ -242,19 +239,6 @@ def test_a_step_rounds_off_two_units():
     a[0, 1], b[0, 1] = 2.0**-12, (2 - 2.0**-10) * 2.0**-12
     exact = (a * b).sum()
     assert (exact - step(np.zeros(1), a, b)) / exact > 1.9 * U
-
-
-def chunk_of_losses(F: int, G: int) -> tuple[Float32, Float32]:
-    """A large term that loses lo * lo, and small terms that each step cuts off almost entirely.
-
-    In each step, all terms but the last keep one unit, 2**-F. Their number is one less than a
-    multiple of a float32's last place, so that some of these units are cut off too.
-    """
-    A = np.full((1, CHUNK), (2 - 2.0**-10) * 2.0**-12)
-    A[0, G - 1 :: G] = (1 - 2.0**-11) * 2.0**-12
-    B = np.full((CHUNK, 1), 2.0 ** (12 - F))
-    A[0, 0] = B[0, 0] = 1 + 2.0**-11
-    return A.astype(np.float32), B.astype(np.float32)
 
 
 @pytest.mark.parametrize(("F", "G", "R"), [(25, 16, 48.2), (24, 8, 88.4)], ids=["9.0", "8.0"])
@@ -315,111 +299,6 @@ def test_the_terms_of_the_proof_add_up():
 
 
 # ---------------------------------------------------------------- any input, within README's bound
-
-
-def blocks(rng: np.random.Generator, K: int) -> tuple[Float32, Float32]:
-    """All terms are small, but no row and no column is."""
-    A, B = normal(rng, 150, K), normal(rng, K, 140)
-    A[:, : K // 2] *= np.float32(2.0**-30)
-    B[K // 2 :] *= np.float32(2.0**-30)
-    return A, B
-
-
-def one_small(rng: np.random.Generator, K: int) -> tuple[Float32, Float32]:
-    """One row and one column that begin or end with tiny elements. They share one result."""
-    A, B = normal(rng, 150, K), normal(rng, K, 140)
-    A[77, : K // 2] *= np.float32(2.0**-30)
-    B[K // 2 :, 99] *= np.float32(2.0**-30)
-    return A, B
-
-
-def with_special(rng: np.random.Generator, K: int) -> tuple[Float32, Float32]:
-    A, B = normal(rng, 150, K), normal(rng, K, 140)
-    A[3, 7], A[5, 8], B[9, 11], B[10, 130] = np.nan, -np.inf, np.inf, np.nan
-    A[20], B[:, 30] = 0.0, 0.0
-    return A, B
-
-
-def cancelling(rng: np.random.Generator, K: int) -> tuple[Float32, Float32]:
-    """Large sums that cancel almost completely: the first half of K against the second."""
-    A, B = normal(rng, 150, K), normal(rng, K, 140)
-    half = K // 2
-    A[:, half : 2 * half] = A[:, :half]
-    B[half : 2 * half] = -B[:half] * np.float32(1 + 2.0**-22)
-    return A, B
-
-
-def underflowing(rng: np.random.Generator, K: int) -> tuple[Float32, Float32]:
-    """Where A's fp16 pairs are nonzero, B is zero. Where B is nonzero, A's pairs underflow to
-    zero."""
-    A, B = normal(rng, 150, K), normal(rng, K, 140)
-    A[:, 64:] = np.ldexp(np.abs(A[:, 64:]), -60)  # positive, because fp16 zeros would lose the sign
-    B[:64] = 0.0
-    return A, B
-
-
-def infinite_beside_zeros(rng: np.random.Generator, K: int) -> tuple[Float32, Float32]:
-    """Infinity or NaN where A has whole zero K chunks, and at the end of K, when a tile may already
-    be due for recomputation in fp32."""
-    A, B = normal(rng, 150, K), normal(rng, K, 140)
-    A[:, :128], B[70, 5], B[80, 135] = 0.0, np.inf, np.nan
-    A[:128, K - 1 :] = -np.inf
-    A[128:] = 0.0
-    return A, B
-
-
-def wide(rng: np.random.Generator, *shape: int) -> Float32:
-    return np.ldexp(normal(rng, *shape), rng.integers(-30, 30, shape)).astype(np.float32)
-
-
-def softmax(rng: np.random.Generator, *shape: int) -> Float32:
-    x = np.exp(3 * normal(rng, *shape))
-    return (x / x.sum(axis=1, keepdims=True)).astype(np.float32)
-
-
-def banded(X: Float32) -> Float32:
-    return np.triu(np.tril(X, 9), -9)
-
-
-INPUTS = {
-    "normal": lambda rng, K: (normal(rng, 150, K), normal(rng, K, 140)),
-    "positive": lambda rng, K: (np.abs(normal(rng, 150, K)), np.abs(normal(rng, K, 140))),
-    "NaN, infinities, zeros": with_special,
-    "blocks of 2**-30": blocks,
-    "one row and one column of them": one_small,
-    "cancelling": cancelling,
-    "fp16 pairs that underflow": underflowing,
-    "infinities beside zeros": infinite_beside_zeros,
-    "60 binades": lambda rng, K: (wide(rng, 150, K), wide(rng, K, 140)),
-    "subnormal": lambda rng, K: (
-        np.ldexp(normal(rng, 150, K), -146).astype(np.float32),
-        np.ldexp(normal(rng, K, 140), 120).astype(np.float32),
-    ),
-    "2**-126 beside 2**127": lambda rng, K: (
-        np.ldexp(rng.uniform(1, 2, (150, K)), -126).astype(np.float32),
-        np.ldexp(rng.uniform(-1, 1, (K, 140)), 127).astype(np.float32),
-    ),
-    "overflow": lambda rng, K: (
-        np.ldexp(normal(rng, 150, K), 66).astype(np.float32),
-        np.ldexp(normal(rng, K, 140), 62).astype(np.float32),
-    ),
-    "underflow": lambda rng, K: (
-        np.ldexp(normal(rng, 150, K), -80).astype(np.float32),
-        np.ldexp(normal(rng, K, 140), -66).astype(np.float32),
-    ),
-    "zeros": lambda rng, K: (np.zeros((150, K), np.float32), normal(rng, K, 140)),
-    "one element": lambda rng, K: (
-        np.eye(150, K, dtype=np.float32)[:, ::-1] * np.float32(2.0**-149),
-        normal(rng, K, 140),
-    ),
-    "triangular": lambda rng, K: (np.tril(normal(rng, 150, K)), np.tril(normal(rng, K, 140))),
-    "banded": lambda rng, K: (banded(normal(rng, 150, K)), banded(normal(rng, K, 140))),
-    "1 % sparse": lambda rng, K: (
-        (normal(rng, 150, K) * (rng.random((150, K)) < 0.01)).astype(np.float32),
-        normal(rng, K, 140),
-    ),
-    "softmax": lambda rng, K: (softmax(rng, 150, K), normal(rng, K, 140)),
-}
 
 
 @pytest.mark.parametrize(

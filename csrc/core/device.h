@@ -22,7 +22,7 @@ typedef struct {
     int compute_capability[2];          /* NVIDIA only */
     int multiprocessors;                /* CPU: cores that this process may use */
     bool fused_multiply_add;            /* multiply-adds round once; true for every GPU */
-    int clock_mhz, memory_clock_mhz;
+    int clock_mhz, memory_clock_mhz, memory_bus_bits;
     int64_t memory_bytes, l2_bytes;
     int64_t shared_bytes_per_multiprocessor, registers_per_multiprocessor;
     char driver[16];     /* the newest CUDA or HIP version that the driver supports: "13.0" */

@@ -260,6 +260,7 @@ static Status describe(int index, DeviceInfo *info)
     info->fused_multiply_add = true;
     info->clock_mhz = attribute(cudaDevAttrClockRate, index) / 1000;
     info->memory_clock_mhz = attribute(cudaDevAttrMemoryClockRate, index) / 1000;
+    info->memory_bus_bits = attribute(cudaDevAttrGlobalMemoryBusWidth, index);
     info->memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
     info->l2_bytes = properties.l2CacheSize;
     info->shared_bytes_per_multiprocessor =

@@ -34,6 +34,7 @@
 #define cudaDevAttrMaxSharedMemoryPerMultiprocessor                                                \
     hipDeviceAttributeMaxSharedMemoryPerMultiprocessor
 #define cudaDevAttrMemoryClockRate hipDeviceAttributeMemoryClockRate
+#define cudaDevAttrGlobalMemoryBusWidth hipDeviceAttributeMemoryBusWidth
 #define cudaDevAttrMemoryPoolsSupported hipDeviceAttributeMemoryPoolsSupported
 #define cudaDevAttrMultiProcessorCount hipDeviceAttributeMultiprocessorCount
 #define cudaDevAttrUnifiedAddressing hipDeviceAttributeUnifiedAddressing

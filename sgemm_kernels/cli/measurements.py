@@ -10,6 +10,7 @@ from ..measuring.devices import find_device, runnable
 from ..measuring.measure import measure
 from ..measuring.measurement import CPU_WARNING, KINDS
 from ..measuring.results import Results
+from ..proving.prove import prove
 from .command import (
     CPU_SIZE,
     GPU_SIZE,
@@ -235,6 +236,22 @@ def _report(options: argparse.Namespace) -> int:
     return 0
 
 
+def _prove_arguments(parser: argparse.ArgumentParser) -> None:
+    device_argument(parser)
+    parser.add_argument(
+        "--json", metavar="JSON", type=Path, help="write the proof to this file, to send it"
+    )
+
+
+def _prove(options: argparse.Namespace) -> int:
+    refuse_unwritable(options.json)
+    proof = prove(device=options.device)
+    if options.json is not None:
+        proof.to_json(options.json)
+    show(proof)
+    return 0 if proof.proven else WRONG_STATUS
+
+
 COMMANDS = (
     Command(
         "measure",
@@ -244,6 +261,17 @@ COMMANDS = (
         _measure,
         _measure_arguments,
         usage="[VARIANT ...] [OPTION ...]",
+    ),
+    Command(
+        "prove",
+        "compare the GPU's tensor cores with their model, so that auto uses them",
+        "Compares the tensor cores of the GPU with their published model, bit by bit, checks the "
+        "error bound for hard operands, times mma against simt, and stores the verdict. From then "
+        "on, auto uses tensor cores on this GPU if they are faster.",
+        "--json a100.json",
+        _prove,
+        _prove_arguments,
+        "Exit status: 0 if the tensor cores are proven, 1 if not, 2 if there is no such GPU.",
     ),
     Command(
         "judge",

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _core, _cublas
+from .. import _core, _cublas, _plans, _proofs
 from .._accuracy import expect
 from .._catalog import Device, Variant, build_info, default_device, devices, variants
 from .._core import UnsupportedVariantError, run
@@ -40,6 +40,8 @@ def _info(_: argparse.Namespace) -> int:
         _fact("", "without CUDA")
     for device in devices():
         _fact(device.name, _describe(device))
+        if device.usable and device.compute_capability is not None:
+            _fact("", _describe_choices(device, device.compute_capability))
     no_gpu = _core._cuda_problem()
     no_reference = next(v.unavailable for v in variants() if v.file is None)
     if no_gpu is not None:
@@ -87,6 +89,20 @@ def _describe(device: Device) -> str:
     if device.driver is not None:
         figures.append(f"driver supports {device.kind.upper()} {device.driver}")
     return ", ".join(figures)
+
+
+def _describe_choices(device: Device, capability: tuple[int, int]) -> str:
+    """What ``auto`` knows of a GPU: its tensor cores, and the constants of the estimates."""
+    proof = _proofs.known(device.model, capability)
+    if capability == (9, 0):
+        cores = "compared with their model for every H100 and H200"
+    elif proof is not None:
+        cores = f"proven on {str(proof.get('date'))[:10]}"
+    elif capability >= (8, 0):
+        cores = "not proven, so auto does not use them: run 'sgemm-kernels prove'"
+    else:
+        cores = "not used"
+    return f"tensor cores: {cores}; estimates of simt: {_plans.source_of(device)}"
 
 
 def _advice(no_gpu: str | None, no_reference: str | None) -> str:

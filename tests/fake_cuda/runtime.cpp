@@ -119,7 +119,7 @@ struct State {
     bool refuse_pinning = false, reaches_pinned = true, has_pools = true, peers = true;
     std::set<std::pair<int, int>> reached; /* device pairs with peer access */
     int delay_us = 0;
-    int major = 9; /* of the compute capability */
+    int major = 9, minor = 0; /* of the compute capability */
     size_t pinned_bytes = 0, scratch_bytes = 0;
 };
 
@@ -136,6 +136,8 @@ State &state()
         s->devices = visible && !*visible ? 0 : devices ? atoi(devices) : 2;
         s->delay_us = delay ? atoi(delay) : 0;
         s->major = major ? atoi(major) : 9;
+        const char *const minor = getenv("FAKE_CUDA_MINOR");
+        s->minor = minor ? atoi(minor) : 0;
         s->reaches_pinned = !getenv("FAKE_CUDA_KEEPS_TO_ITSELF");
         for (Account &account : s->accounts) {
             account.capacity = memory ? strtoull(memory, nullptr, 10) : size_t{1} << 30;
@@ -1183,6 +1185,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int dev
     case cudaDevAttrComputeCapabilityMajor:
         *value = state().major;
         break;
+    case cudaDevAttrComputeCapabilityMinor:
+        *value = state().minor;
+        break;
     case cudaDevAttrMultiProcessorCount:
         *value = multiprocessors;
         break;
@@ -1192,6 +1197,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int dev
         break;
     case cudaDevAttrMemoryClockRate:
         *value = 1000000;
+        break;
+    case cudaDevAttrGlobalMemoryBusWidth:
+        *value = 1024;
         break;
     case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
         *value = 1 << 17;
