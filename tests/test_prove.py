@@ -1,4 +1,4 @@
-"""`prove` compares tensor cores with their model. The CPU device has those of any generation."""
+"""`prove` compares tensor cores with their model. The CPU device emulates every generation."""
 
 import json
 from dataclasses import replace
@@ -102,7 +102,7 @@ def test_a_wrong_model_differs_in_every_kind_of_operands(numbers):
         refusal = refusal_of(compared, "cpu", AMPERE)
     assert all(each.differing for each in compared)
     assert refusal is not None
-    assert "not those of the model (8 products at once, 24 bits" in refusal
+    assert "differ from the model (8 products at once, 24 bits" in refusal
     assert f"agree with another model: {other}" in refusal
 
 
@@ -470,7 +470,7 @@ print(_proofs.known("a fake GPU", (8, 0)))
 """,
         **gpu,
     )
-    assert "NOT proven: its tensor cores are not those of the model" in printed
+    assert "NOT proven: its tensor cores differ from the model" in printed
     assert "First difference, operands 'normal': A = " in printed
     assert "agree with another model: 16 products at once, 25 bits" in printed
     assert printed.splitlines()[-2:] == ["1", "None"]
@@ -499,7 +499,8 @@ def test_an_unknown_generation_is_not_proven(tmp_path):
     ],
     ids=str,
 )
-def test_a_file_that_contradicts_itself_is_refused(tmp_path, change):
+def test_a_file_that_contradicts_itself_is_refused(tmp_path, change, experiment):
+    accept = experiment("gpu_checks").accept
     path = tmp_path / "gpu.json"
     document = {
         "proof_schema": 1, "proven": True, "refusal": None, "device": "A100", "date": "2026",
@@ -508,9 +509,13 @@ def test_a_file_that_contradicts_itself_is_refused(tmp_path, change):
     }  # fmt: skip
     path.write_text(json.dumps(document))
     assert read_document(path) == document
+    taken = accept(path, tmp_path / "proofs")
+    assert taken == tmp_path / "proofs" / "a100.json"
+    assert read_document(taken) == document
     path.write_text(json.dumps(document | change))
     with pytest.raises(ValueError, match="contradicts itself"):
-        read_document(path)
+        accept(path, tmp_path / "others")
+    assert not (tmp_path / "others").exists()
     for text in ("", "[]", "{}"):
         path.write_text(text)
         with pytest.raises(ValueError, match="is not a file of 'sgemm-kernels prove'"):

@@ -16,14 +16,27 @@ PACKAGE = ROOT / "sgemm_kernels"
 # What each folder may include besides itself: whole folders, and single headers.
 MAY_INCLUDE = {
     "module.c": {"python", "core"},
-    "python": {"core", "count/count.h", "cuda/device_arrays.h", "engine/plan.h", "torch"},
+    "python": {
+        "core",
+        "count/count.h",
+        "cpu/tensor_core_model.h",
+        "cuda/device_arrays.h",
+        "engine/plan.h",
+        "torch",
+    },
     "torch": {"core"},
     "core": set(),
     "cuda": {"core", "ladder/launch_kernel.h"},
     "cpu": {"core"},
     "count": {"core", "cpu/grid.h"},
     "ladder": {"core", "cpu/grid.h", "count/counted.h"},
-    "engine": {"core", "ladder/kernel.h", "ladder/launch.h"},
+    "engine": {
+        "core",
+        "cpu/tensor_core_model.h",
+        "ladder/kernel.h",
+        "ladder/launch.h",
+        "ladder/ptx.h",
+    },
     "custom": {
         "core",
         "count/count.h",
@@ -115,14 +128,15 @@ def test_a_planted_forbidden_include_is_found(tmp_path, file, header, named):
 MAY_IMPORT = {
     "foundation": set(),
     "measuring": {"foundation"},
+    "proving": {"foundation", "measuring"},
     "explaining": {"foundation", "measuring"},
     "custom": {"foundation", "measuring", "explaining"},
     "learning": {"foundation", "measuring", "explaining", "custom"},
-    "cli": {"foundation", "measuring", "explaining", "custom", "learning"},
+    "cli": {"foundation", "measuring", "proving", "explaining", "custom", "learning"},
     "jax": {"foundation", "custom"},
     "demo": {"foundation", "cli"},
     "__main__": {"foundation", "cli"},
-    "__init__": {"foundation", "measuring", "explaining", "custom", "learning"},
+    "__init__": {"foundation", "measuring", "proving", "explaining", "custom", "learning"},
 }
 MOST_LINES = 500
 

@@ -4,26 +4,11 @@
 // Why `mma` is not enough for that: its fp16 pairs are in the upper part of fp16's range, its sums
 // begin at 0, and it recomputes the small sums, which show most of the arithmetic, in float32.
 #include "../ladder/ptx.h"
-#ifdef __CUDACC__
-#include <cuda_fp16.h>
-#endif
 
 #ifndef SGEMM_COUNTED
 namespace {
 
 constexpr int rows = 16, cols = 8, depth = 16;
-
-__device__ __forceinline__ unsigned fp16_pair(float x, float y)
-{
-#ifdef __CUDACC__
-    const __half2 both = __floats2half2_rn(x, y);
-    unsigned pair;
-    memcpy(&pair, &both, sizeof pair);
-    return pair;
-#else
-    return grid_half(x) | static_cast<unsigned>(grid_half(y)) << 16;
-#endif
-}
 
 __global__ void __launch_bounds__(32) mma_step(const Sgemm p)
 {

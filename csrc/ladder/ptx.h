@@ -376,6 +376,18 @@ static __device__ __forceinline__ void ldmatrix_x4(unsigned (&pairs)[4], const v
 #endif
 }
 
+/* Two floats, rounded to fp16, in one register: x in the lower half. */
+static __device__ __forceinline__ unsigned fp16_pair(float x, float y)
+{
+    unsigned pair = 0;
+#ifdef SGEMM_SM80
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(y), "f"(x));
+#elif !defined(__CUDACC__)
+    pair = grid_half(x) | static_cast<unsigned>(grid_half(y)) << 16;
+#endif
+    return pair;
+}
+
 /* sum += A (16 x 16) @ B (16 x 8) by a warp: fp16 factors, fp32 sums. */
 static __device__ __forceinline__ void mma_m16n8k16(float (&sum)[4], const unsigned (&a)[4],
                                                     const unsigned (&b)[2],

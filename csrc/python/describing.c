@@ -68,17 +68,16 @@ static PyObject *describe_device(PyObject *module, DeviceKind kind, int index)
             ? Py_BuildValue("(ii)", info.compute_capability[0], info.compute_capability[1])
             : Py_NewRef(Py_None);
     return Py_BuildValue(
-        "{s:N, s:s, s:s, s:O, s:z, s:N, s:N, s:O, s:N, s:N, s:N, s:N, s:N, s:N, s:N, s:z, s:z}", "name",
-        name, "kind", device->name, "model", info.model, "usable",
+        "{s:N, s:s, s:s, s:O, s:z, s:N, s:N, s:O, s:N, s:N, s:N, s:N, s:N, s:N, s:N, s:z, s:z}",
+        "name", name, "kind", device->name, "model", info.model, "usable",
         info.problem[0] ? Py_False : Py_True, "problem", info.problem[0] ? info.problem : NULL,
         "compute_capability", capability, "multiprocessors", number_or_none(info.multiprocessors),
         "fused_multiply_add", info.fused_multiply_add ? Py_True : Py_False, "clock_mhz",
         number_or_none(info.clock_mhz), "memory_clock_mhz", number_or_none(info.memory_clock_mhz),
-        "memory_bus_bits", number_or_none(info.memory_bus_bits),
-        "memory_bytes", number_or_none(info.memory_bytes), "l2_bytes",
-        number_or_none(info.l2_bytes), "shared_bytes_per_multiprocessor",
-        number_or_none(info.shared_bytes_per_multiprocessor), "registers_per_multiprocessor",
-        number_or_none(info.registers_per_multiprocessor), "driver",
+        "memory_bus_bits", number_or_none(info.memory_bus_bits), "memory_bytes",
+        number_or_none(info.memory_bytes), "l2_bytes", number_or_none(info.l2_bytes),
+        "shared_bytes_per_multiprocessor", number_or_none(info.shared_bytes_per_multiprocessor),
+        "registers_per_multiprocessor", number_or_none(info.registers_per_multiprocessor), "driver",
         info.driver[0] ? info.driver : NULL, "pci_bus_id",
         info.pci_bus_id[0] ? info.pci_bus_id : NULL);
 }

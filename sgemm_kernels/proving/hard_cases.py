@@ -1,4 +1,4 @@
-"""Operands for which the error check of split-fp16 products matters.
+"""Operands that test the error check of split-fp16 products.
 
 Each function returns A (150, K) and B (K, 140), so that tiles have edges.
 """
@@ -81,11 +81,13 @@ def wide(rng: np.random.Generator, *shape: int) -> Float32:
 
 def softmax(rng: np.random.Generator, *shape: int) -> Float32:
     x = np.exp(3 * normal(rng, *shape))
-    return (x / x.sum(axis=1, keepdims=True)).astype(np.float32)
+    share: Float32 = (x / x.sum(axis=1, keepdims=True)).astype(np.float32)
+    return share
 
 
 def banded(X: Float32) -> Float32:
-    return np.triu(np.tril(X, 9), -9)
+    band: Float32 = np.triu(np.tril(X, 9), -9)
+    return band
 
 
 def chunk_of_losses(F: int, G: int) -> tuple[Float32, Float32]:
@@ -155,7 +157,11 @@ class HardCase:
 
 def hard_cases(device: str, model: Model) -> Iterator[HardCase]:
     """Computes all inputs with `mma`, and the input that loses most with this model."""
-    makers = {**INPUTS, "most losses known": lambda _, K: _losses(model, K)}
+
+    def losses(_: np.random.Generator, K: int) -> tuple[Float32, Float32]:
+        return _losses(model, K)
+
+    makers: dict[str, Maker] = {**INPUTS, "most losses known": losses}
     for name, make in makers.items():
         for K in DEPTHS:
             A, B = make(np.random.default_rng(K), K)

@@ -89,12 +89,12 @@ class Proof:
                 f"error is {worst.worst_share:.3f} of the bound ({worst.name}, K = {worst.K})."
             )
         if self.times:
-            rows = [
+            speeds = [
                 (f"{t.M} x {t.N} x {t.K}", f"{1e6 * t.simt_s:.1f}", f"{1e6 * t.mma_s:.1f}",
                  f"{t.simt_s / t.mma_s:.2f}")
                 for t in self.times
             ]  # fmt: skip
-            parts.append(table(("M x N x K", "simt, us", "mma, us", "speedup"), rows))
+            parts.append(table(("M x N x K", "simt, us", "mma, us", "speedup"), speeds))
         parts.append(self._verdict())
         return "\n\n".join(parts)
 

@@ -1,4 +1,4 @@
-"""Proves that a GPU's tensor cores are those of the published model."""
+"""Proves that a GPU's tensor cores have the bits of the published model."""
 
 import datetime
 from dataclasses import replace
@@ -22,10 +22,10 @@ def prove(*, device: str | None = None, rounds: int = ROUNDS) -> Proof:
     """Compares the tensor cores of a GPU with their published model, bit by bit.
 
     Then it computes hard operands with ``mma`` and compares the errors with the bound, times
-    ``mma`` beside ``simt``, and fits the estimate by which ``auto`` chooses between them. If
-    everything agrees, it stores the verdict in the user's cache folder: from then on ``auto`` uses
-    tensor cores on GPUs of this name, for as long as the package stays the same. Otherwise it
-    removes an earlier verdict. Takes about a minute.
+    ``mma`` beside ``simt``, and fits the estimate of ``mma`` that ``auto`` uses. If everything
+    agrees, it stores the verdict in the user's cache folder: from then on ``auto`` uses tensor
+    cores on GPUs of this name, for as long as the package stays the same. Otherwise it removes an
+    earlier verdict.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def refusal_of(compared: tuple[Compared, ...], device: str, model: Model) -> str
     others = [str(other) for other in _neighbours(model) if _agrees(device, other)]
     advice = f". The results agree with another model: {others[0]}" if others else ""
     return (
-        f"its tensor cores are not those of the model ({model}). First difference, operands "
+        f"its tensor cores differ from the model ({model}). First difference, operands "
         f"'{wrong.kind}': {wrong.first_difference}{advice}"
     )
 

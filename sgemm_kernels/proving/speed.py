@@ -1,4 +1,4 @@
-"""Times `mma` beside `simt`, and fits the estimate by which `auto` chooses between them."""
+"""Times `mma` beside `simt`, and fits the estimate of `mma` that `auto` uses."""
 
 import math
 import statistics

@@ -158,7 +158,8 @@ def compare_steps(device: str, model: Model, rounds: int) -> Iterator[Compared]:
 def differs(found: Float32, expected: Float32) -> NDArray[np.bool_]:
     """Where the bits differ. All NaN are equal: the result is recomputed in float32 then."""
     same_bits = found.view(np.uint32) == expected.view(np.uint32)
-    return ~(same_bits | (np.isnan(found) & np.isnan(expected)))
+    differ: NDArray[np.bool_] = ~(same_bits | (np.isnan(found) & np.isnan(expected)))
+    return differ
 
 
 def _describe(
