@@ -25,7 +25,7 @@ def prove(*, device: str | None = None, rounds: int = ROUNDS) -> Proof:
     ``mma`` beside ``simt``, and fits the estimate of ``mma`` that ``auto`` uses. If everything
     agrees, it stores the verdict in the user's cache folder: from then on ``auto`` uses tensor
     cores on GPUs of this name, for as long as the package stays the same. Otherwise it removes an
-    earlier verdict.
+    earlier verdict, for processes that start later.
 
     Parameters
     ----------
