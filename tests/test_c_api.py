@@ -181,6 +181,17 @@ def test_a_status_is_optional(operands):
     assert multiply(b"none", place, 1, A, B, 0, None, described(out), None) != 0
 
 
+def test_pointers_that_are_null(operands):
+    A, B, out = (described(each) for each in (*operands[:2], unfilled(M, N)))
+    given = {"variant": b"vec4", "place": Place(ON_CPU, HOST, None), "A": A, "B": B, "out": out}
+    for missing in given:
+        g = {**given, missing: None}
+        status = Status()
+        call = (g["variant"], g["place"], 1, g["A"], g["B"], 0, None, g["out"], status)
+        assert multiply(*call) == status.code != 0
+        assert status.message.decode() == f"{missing} is NULL"
+
+
 def test_the_status_says_whether_out_changed(operands):
     A, B, C = operands
     assert status_of("vec4", A, B, unfilled(M, N)).out_changed == 1

@@ -141,6 +141,26 @@ static bool overlaps_itself(const sgemm_kernels_matrix *out, int64_t count, int6
     return count > 1 ? view_overlaps_itself(&view) : strided_overlaps_itself(&matrix);
 }
 
+/* Checks the pointers that must not be NULL. C may be, if beta is 0. */
+static Status check_given(const char *variant, const sgemm_kernels_place *place,
+                          const Operands *operands)
+{
+    const struct {
+        const char *name;
+        const void *value;
+    } all[] = {{"variant", variant},
+               {"place", place},
+               {"A", operands->matrix[OF_A]},
+               {"B", operands->matrix[OF_B]},
+               {"out", operands->matrix[OF_OUT]}};
+    for (size_t index = 0; index < sizeof all / sizeof *all; ++index) {
+        if (!all[index].value) {
+            return status_error(STATUS_INVALID, "%s is NULL", all[index].name);
+        }
+    }
+    return status_ok();
+}
+
 /* Checks what product_run requires of its caller. */
 static Status check(const Operands *operands, float beta)
 {
@@ -230,6 +250,10 @@ static void set_operands(Product *product, Batch *batch, const Operands *operand
 static Status multiply(const char *variant, const sgemm_kernels_place *place, float alpha,
                        float beta, const Operands *operands, bool *changed)
 {
+    Status status = check_given(variant, place, operands);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
     const sgemm_kernels_matrix *const out = operands->matrix[OF_OUT];
     Product product = {.variant = catalog_find(variant),
                        .kind = place->device == SGEMM_KERNELS_CPU ? DEVICE_CPU : DEVICE_CUDA,
@@ -241,7 +265,7 @@ static Status multiply(const char *variant, const sgemm_kernels_place *place, fl
     if (!product.variant) {
         return status_error(STATUS_INVALID, "there is no variant '%s'", variant);
     }
-    Status status = check(operands, beta);
+    status = check(operands, beta);
     status = status.code == STATUS_OK ? check_place(place) : status;
     status = status.code == STATUS_OK ? check_variant(&product) : status;
     if (status.code != STATUS_OK || operands->count == 0 || out->rows == 0 || out->cols == 0) {
