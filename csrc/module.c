@@ -15,6 +15,7 @@
 #include "python/measuring.h"
 #include "python/own.h"
 #include "python/planning.h"
+#include "python/preloaded.h"
 #include "python/prepared.h"
 #include "python/raising.h"
 #include "python/result.h"
@@ -323,6 +324,7 @@ static int execute(PyObject *module)
     if (added < 0) {
         return -1;
     }
+    preloaded_offer_engine();
     for (int index = 0; index < RUN_KEYWORDS; ++index) {
         state->keywords[index] = PyUnicode_InternFromString(keyword_names[index]);
         if (!state->keywords[index]) {

@@ -187,12 +187,81 @@ def test_empty_and_wrong_calls_go_to_the_programs_own_blas(blas):
         print(count("own_sgemm_calls"), count("errors"))
         called(b"N", b"N", 3, 3, 3, 1, X, 2, X, 3, 0, X, 3)   # lda
         called(b"N", b"N", -3, 3, 3, 1, X, 3, X, 3, 0, X, 3)  # M
+        called(b"N", b"N", 3, 3, 3, 1, X, 3, X, -3, 0, X, 3)  # ldb
+        called(b"T", b"N", 1, 3, 3, 1, X, 1, X, 3, 0, X, 1)   # lda, of the transposed A
         print(count("own_sgemm_calls"), count("errors"))
+        called(b"o", b"N", 3, 3, 3, 1, X, 3, X, 3, 0, X, 3)   # CBLAS's numbers as characters
+        called(b"N", b"p", 3, 3, 3, 1, X, 3, X, 3, 0, X, 3)
+        called(b"q", b"U", 3, 3, 3, 1, X, 3, X, 3, 0, X, 3)
+        ssyrk = ctypes.CDLL(None).ssyrk_
+        for uplo, trans in ((b"y", b"N"), (b"z", b"N"), (b"N", b"N"), (b"U", b"o")):
+            (n, k, ld), (alpha, beta) = integers(3, 3, 3), reals(1, 0)
+            ssyrk(uplo, trans, n, k, alpha, pointer(X), ld, beta, pointer(uniform(9)), ld)
+        print(count("own_sgemm_calls"), count("own_ssyrk_calls"))
         """
     )
     process = preloaded(code, DEVICE="cpu")
-    assert process.stdout.split() == ["3", "0", "5", "2"], ending(process)
+    assert process.stdout.split() == ["3", "0", "7", "4", "10", "4"], ending(process)
     assert process.stderr == "", "silent by default"
+
+
+EVERY_CBLAS_CASE = """
+cblas = ctypes.CDLL(None)[{name!r}]
+cases = itertools.product((101, 102), (111, 112, 113), (111, 112, 113), (0.0, -0.5))
+for order, ta, tb, beta in cases:
+    m, n, k = 37, 21, 29
+    A, B, C = uniform(m, k), uniform(k, n), uniform(m, n)
+
+    def stored(X, trans, ld):
+        # Rows, or columns, are in `ld` elements each.
+        X = X if (order == 101) == (trans == 111) else X.T
+        memory = np.full((len(X), ld), np.nan, np.float32)
+        memory[:, :X.shape[1]] = X
+        return memory
+    a, b, c = stored(A, ta, 40), stored(B, tb, 41), stored(C if beta else np.nan * C, 111, 42)
+    sizes = [ctypes.c_int64(each + {more}) for each in (m, n, k)]
+    ld = [ctypes.c_int64(each + {more}) for each in (40, 41, 42)]
+    f = ctypes.c_float
+    cblas(order, ta, tb, *sizes, f(1.5), pointer(a), ld[0], pointer(b), ld[1], f(beta), pointer(c),
+          ld[2])
+    found = c[:, :n] if order == 101 else c[:, :m].T
+    assert near(found, 1.5 * A, B, beta * C.astype(np.float64)), (order, ta, tb, beta)
+    assert np.isnan(c[:, n if order == 101 else m:]).all()
+"""
+
+
+@pytest.mark.parametrize(
+    ("library", "integer", "more"),
+    [
+        ("plain", "int32", -(7 << 32)),  # the upper half of a register is undefined
+        ("wide", "int64", 0),
+    ],
+)
+@pytest.mark.parametrize("here", [True, False])
+def test_cblas_calls_with_every_option(blas, library, integer, more, here):
+    suffix = "64_" if library == "wide" else ""
+    names = [f"-Dsgemm_=sgemm_{suffix}", f"-Dcblas_sgemm=cblas_sgemm{suffix}"] if suffix else []
+    own = blas(library + "_cblas", *names, f"-DINTEGER={integer}_t", "-include", "stdint.h")
+    code = fortran(own) if not suffix else fortran(own, f"sgemm_{suffix}")
+    code += EVERY_CBLAS_CASE.format(name=f"cblas_sgemm{suffix}", more=more)
+    settings = {} if here else {"MIN": "1e12"}
+    process = preloaded(code, DEVICE="cpu", VARIANT="tile2d", LOG="stats", **settings)
+    assert counts(process) == ([36, 0] if here else [0, 36])
+
+
+def test_a_leading_dimension_beyond_all_memory(blas):
+    """That of a matrix with one column is never used."""
+    own = blas("wide", "-Dsgemm_=sgemm_64_", "-DINTEGER=int64_t", "-include", "stdint.h")
+    code = fortran(own, "sgemm_64_", integer="ctypes.c_int64") + textwrap.dedent(
+        """
+        A, B, C = uniform(20, 1), uniform(1, 1), uniform(20, 1)
+        for ld in (2**31 + 20, 2**61 + 20, 2**63 - 1):
+            C[:] = np.nan
+            called(b"N", b"N", 20, 1, 1, 1, A, ld, B, ld, 0, C, ld)
+            assert near(C, A, B), C
+        """
+    )
+    assert counts(preloaded(code, DEVICE="cpu", VARIANT="tile2d", LOG="stats")) == [3, 0]
 
 
 def test_a_call_inside_a_call_that_was_passed_on_is_passed_on(blas):
@@ -399,6 +468,21 @@ def test_the_log_shows_each_call_and_a_summary(tmp_path):
     assert "4 calls computed here" in log.read_text()
 
 
+def test_the_summary_counts_calls_of_more_shapes_than_it_has_rows():
+    code = """
+        for rows in range(1, 601):
+            uniform(rows, 3) @ uniform(3, 2)
+        uniform(20, 20) @ uniform(20, 20)
+        if os.fork() == 0:
+            uniform(4, 4) @ uniform(4, 4)
+            sys.exit()
+        os.wait()
+    """
+    process = preloaded(code, DEVICE="cpu", VARIANT="naive", MIN="30", LOG="stats")
+    found = re.findall(r"(\d+) calls computed here \(.*?\), (\d+) passed on", process.stderr)
+    assert found == [("1", "0"), ("599", "1")], "those of the child and of its parent"
+
+
 @pytest.mark.parametrize(("name", "value"), [("MIN", "many"), ("LOG", "loud")])
 def test_a_setting_that_is_not_understood_is_reported(name, value):
     process = preloaded("uniform(3, 3) @ uniform(3, 4)", **{name: value})
@@ -456,10 +540,70 @@ def test_preload_refuses(capsys, arguments, message):
     assert message in capsys.readouterr().err
 
 
+# ---------------------------------------------------------------------------- pinned arrays
+
+OPENED = """
+    def opened():
+        with open("/proc/self/maps") as maps:
+            return {line.split("/")[-1].strip() for line in maps if "sgemm_kernels" in line} & {
+                "libsgemm_kernels.so", "_core.abi3.so"}
+"""
+
+
+def over_fake(code, package=None, **settings):
+    """Runs code under the preload of the fake CUDA runtime."""
+    blas = str((fake_cuda() / "sgemm_kernels/lib/libsgemm_kernels_blas.so").absolute())
+    environment = {f"{VARIABLES}{name}": value for name, value in settings.items()}
+    script = PRELUDE + textwrap.dedent(OPENED) + textwrap.dedent(code)
+    return python(script, package or fake_cuda(), LD_PRELOAD=blas, **environment)
+
+
+def test_arrays_of_empty_are_not_copied_to_other_pinned_memory():
+    """The products run in the extension that the arrays are from."""
+    code = """
+        import sgemm_kernels
+        fake = ctypes.CDLL(sgemm_kernels._core.__file__)
+        fake.fake_cuda_pinned.restype = ctypes.c_size_t
+
+        def pinned_more(make):
+            A, B, out = make((2500, 40)), make((40, 2600)), make((2500, 2600))
+            A[:], B[:] = uniform(*A.shape), uniform(*B.shape)
+            before = fake.fake_cuda_pinned()
+            np.matmul(A, B, out=out)
+            np.matmul(A, B, out=out)
+            assert near(out, A, B)
+            return fake.fake_cuda_pinned() - before
+
+        direct = pinned_more(sgemm_kernels.empty)
+        staged = pinned_more(lambda shape: np.empty(shape, np.float32))
+        print(direct < 8 << 20 < staged)  # the result has 26 MB
+        print(opened())
+    """
+    process = over_fake(code, MIN="0", VARIANT="vec4", LOG="stats")
+    assert counts(process) == [4, 0]
+    assert process.stdout.split("\n")[:2] == ["True", "{'_core.abi3.so'}"]
+
+
+def test_an_extension_that_comes_late_or_cannot_use_the_device_is_not_used():
+    """The libraries differ: only those of the preload have the fake runtime."""
+    late = "B = A @ A; import sgemm_kernels; assert near(A @ B, A, B)"
+    other = "import sgemm_kernels; assert near(A @ A, A, A)"
+    for code, package, expected in (
+        (late, None, [2, 0]),
+        (other, Path(sgemm_kernels.__file__).parents[1], [1, 0]),
+    ):
+        if package and sgemm_kernels.build_info().architectures:
+            continue  # this extension can use a GPU
+        code = f"A = uniform(60, 60); {code}; assert 'libsgemm_kernels.so' in opened()"
+        process = over_fake(
+            code, package, MIN="0", VARIANT="vec4", LOG="stats", DEVICE=f"{_core._GPU_KIND}:0"
+        )
+        assert counts(process) == expected
+
+
 # ---------------------------------------------------------------------------- failures of a GPU
 
 FAILURES = """
-    import sgemm_kernels
     engine = ctypes.CDLL({engine!r})
     engine.fake_cuda_failed_call.restype = ctypes.c_char_p
     engine.fake_cuda_set_memory.argtypes = (ctypes.c_int, ctypes.c_size_t)

@@ -47,7 +47,7 @@ MAY_INCLUDE = {
         "ladder/launch.h",
     },
     "jax": {"core/sgemm_kernels.h"},
-    "blas": {"core/sgemm_kernels.h"},
+    "blas": {"core/offered_engine.h", "core/sgemm_kernels.h"},
 }
 # Which folders may include third-party headers.
 FOREIGN = {

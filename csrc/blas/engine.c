@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../core/offered_engine.h"
 #include "settings.h"
 
 typedef enum { CLOSED, OPENING, OPEN, FAILED } State;
@@ -13,12 +14,8 @@ typedef enum { CLOSED, OPENING, OPEN, FAILED } State;
 static int state = CLOSED;
 static char problem[600] = "the device is being opened"; /* written before state is FAILED */
 
-static struct {
-    __typeof__(sgemm_kernels_find_device) *find_device;
-    __typeof__(sgemm_kernels_multiply) *multiply;
-    __typeof__(sgemm_kernels_allocate) *allocate;
-    __typeof__(sgemm_kernels_free) *free;
-} engine;
+static const Engine *offered;     /* by the Python extension, if the process has it */
+static Engine engine;             /* written before state is OPEN */
 static sgemm_kernels_place place; /* the device; the matrices are in host memory */
 
 static void fail(const char *why)
@@ -53,17 +50,42 @@ static bool open_library(void)
     return true;
 }
 
+static bool find_device(sgemm_kernels_status *status)
+{
+    return engine.find_device(settings()->device, &place.device, status) == SGEMM_KERNELS_OK;
+}
+
+/* The extension may be of another build, which cannot use the device. */
+static bool take_offered(void)
+{
+    const Engine *const theirs = __atomic_load_n(&offered, __ATOMIC_ACQUIRE);
+    if (!theirs) {
+        return false;
+    }
+    engine = *theirs;
+    return find_device(NULL);
+}
+
 static void open_all(void)
 {
     sgemm_kernels_status status;
-    if (!open_library()) {
-        return;
-    }
-    if (engine.find_device(settings()->device, &place.device, &status) != SGEMM_KERNELS_OK) {
-        fail(status.message);
-        return;
+    if (!take_offered()) {
+        if (!open_library()) {
+            return;
+        }
+        if (!find_device(&status)) {
+            fail(status.message);
+            return;
+        }
     }
     __atomic_store_n(&state, OPEN, __ATOMIC_RELEASE);
+}
+
+__attribute__((visibility("default"))) OfferEngine sgemm_kernels_blas_offer_0;
+
+void sgemm_kernels_blas_offer_0(const Engine *theirs)
+{
+    __atomic_store_n(&offered, theirs, __ATOMIC_RELEASE);
 }
 
 bool engine_is_open(const char **why)

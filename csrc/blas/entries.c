@@ -9,26 +9,17 @@
 
 /* ------------------------------------------------------------------ matrices */
 
+/* CBLAS's numbers. */
 typedef enum { COLUMN_MAJOR = 102, ROW_MAJOR = 101 } Order;
+enum { NO_TRANSPOSE = 111, TRANSPOSE = 112, CONJUGATE_TRANSPOSE = 113, UPPER = 121, LOWER = 122 };
+
 typedef enum { TRANSPOSED, AS_IS, WRONG } Transpose;
 
-static Transpose transpose_of(int code)
+static Transpose transpose_of(int number)
 {
-    switch (code) {
-    case 'N':
-    case 'n':
-    case 111:
-        return AS_IS;
-    case 'T':
-    case 't':
-    case 'C':
-    case 'c':
-    case 112:
-    case 113:
-        return TRANSPOSED;
-    default:
-        return WRONG;
-    }
+    return number == NO_TRANSPOSE                                 ? AS_IS
+           : number == TRANSPOSE || number == CONJUGATE_TRANSPOSE ? TRANSPOSED
+                                                                  : WRONG;
 }
 
 /* op(X), a rows x cols matrix in the memory of X. Clears *valid if the leading dimension is
@@ -44,7 +35,7 @@ static sgemm_kernels_matrix operand(const float *data, int64_t rows, int64_t col
 
 typedef struct {
     Order order;
-    int transa, transb; /* characters, or CBLAS's numbers */
+    int transa, transb;
     int64_t m, n, k, lda, ldb, ldc;
     float alpha, beta;
     const float *A, *B;
@@ -71,7 +62,7 @@ static void answer_sgemm(Entry entry, const Sgemm *s, const void *caller,
 
 typedef struct {
     Order order;
-    int uplo, trans; /* characters, or CBLAS's numbers */
+    int uplo, trans;
     int64_t n, k, lda, ldc;
     float alpha, beta;
     const float *A;
@@ -81,8 +72,7 @@ typedef struct {
 static void answer_ssyrk(Entry entry, const Ssyrk *s, const void *caller,
                          void (*pass_on)(const void *, void *), const void *arguments)
 {
-    const bool upper = s->uplo == 'U' || s->uplo == 'u' || s->uplo == 121;
-    const bool lower = s->uplo == 'L' || s->uplo == 'l' || s->uplo == 122;
+    const bool upper = s->uplo == UPPER, lower = s->uplo == LOWER;
     const Transpose trans = transpose_of(s->trans);
     bool valid = (upper || lower) && trans != WRONG &&
                  (s->order == ROW_MAJOR || s->order == COLUMN_MAJOR) && s->n > 0 && s->k > 0 &&
@@ -103,6 +93,30 @@ static void answer_ssyrk(Entry entry, const Ssyrk *s, const void *caller,
 }
 
 /* ------------------------------------------------------------------ Fortran */
+
+/* CBLAS's number for a character; 0 if it is wrong. */
+static int number_of(char character)
+{
+    switch (character) {
+    case 'N':
+    case 'n':
+        return NO_TRANSPOSE;
+    case 'T':
+    case 't':
+        return TRANSPOSE;
+    case 'C':
+    case 'c':
+        return CONJUGATE_TRANSPOSE;
+    case 'U':
+    case 'u':
+        return UPPER;
+    case 'L':
+    case 'l':
+        return LOWER;
+    default:
+        return 0;
+    }
+}
 
 /* An integer argument. The memory is the caller's. */
 static int64_t integer(const void *argument, bool wide)
@@ -137,8 +151,8 @@ static void fortran_sgemm(Entry entry, bool wide, const void *caller,
 {
     wide = wide || own_is_wide(own_function(entry, caller));
     const Sgemm sgemm = {COLUMN_MAJOR,
-                         *a->transa,
-                         *a->transb,
+                         number_of(*a->transa),
+                         number_of(*a->transb),
                          integer(a->m, wide),
                          integer(a->n, wide),
                          integer(a->k, wide),
@@ -183,8 +197,8 @@ static void fortran_ssyrk(Entry entry, bool wide, const void *caller,
 {
     wide = wide || own_is_wide(own_function(entry, caller));
     const Ssyrk ssyrk = {COLUMN_MAJOR,
-                         *a->uplo,
-                         *a->trans,
+                         number_of(*a->uplo),
+                         number_of(*a->trans),
                          integer(a->n, wide),
                          integer(a->k, wide),
                          integer(a->lda, wide),

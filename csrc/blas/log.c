@@ -23,6 +23,8 @@ typedef struct {
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static Row rows[ROWS]; /* the last one collects all further shapes */
 static int used;
+static int64_t calls[2]; /* passed on, and computed here */
+static double seconds[2];
 
 static void lock(void)
 {
@@ -38,6 +40,8 @@ static void unlock(void)
 static void restart(void)
 {
     used = 0;
+    memset(calls, 0, sizeof calls);
+    memset(seconds, 0, sizeof seconds);
     unlock();
 }
 
@@ -77,13 +81,6 @@ static void print_summary(void)
 {
     lock();
     FILE *const file = open_log();
-    int64_t calls[2] = {0};
-    double seconds[2] = {0};
-    for (int index = 0; index < used; ++index) {
-        const int here = strcmp(rows[index].what, "computed here") == 0;
-        calls[here] += rows[index].calls;
-        seconds[here] += rows[index].seconds;
-    }
     fprintf(file,
             "sgemm_kernels: process %d: %" PRId64 " calls computed here (%.4f s), %" PRId64
             " passed on (%.4f s)\n",
@@ -129,7 +126,7 @@ static Row *row_of(const Request *request, const char *what)
     return row;
 }
 
-void log_note(const Request *request, const char *what, double seconds)
+void log_note(const Request *request, bool here, const char *what, double duration)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (settings()->log == LOG_NOTHING) {
@@ -139,14 +136,16 @@ void log_note(const Request *request, const char *what, double seconds)
     lock();
     Row *const row = row_of(request, what);
     ++row->calls;
-    row->seconds += seconds;
+    row->seconds += duration;
+    ++calls[here];
+    seconds[here] += duration;
     if (settings()->log == LOG_CALLS) {
         FILE *const file = open_log();
         fprintf(file,
                 "sgemm_kernels: %s M=%" PRId64 " N=%" PRId64 " K=%" PRId64
                 " alpha=%g beta=%g: %.6f s, %s\n",
                 entry_names[request->entry], request->C.rows, request->C.cols, request->A.cols,
-                (double)request->alpha, (double)request->beta, seconds, what);
+                (double)request->alpha, (double)request->beta, duration, what);
         close_log(file);
     }
     unlock();

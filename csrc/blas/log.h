@@ -4,7 +4,7 @@
 
 #include "request.h"
 
-/* Notes a call: `what` is "computed here", or why it was passed on. */
-void log_note(const Request *request, const char *what, double seconds);
+/* Notes a call: computed here, or passed on for a reason. */
+void log_note(const Request *request, bool here, const char *what, double duration);
 
 #endif

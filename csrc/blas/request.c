@@ -74,7 +74,7 @@ static bool compute(const Request *request, sgemm_kernels_status *status)
         if (__atomic_fetch_add(&computed, 1, __ATOMIC_RELAXED) >= UNTIMED) {
             estimate_learn_here(request, seconds);
         }
-        log_note(request, "computed here", seconds);
+        log_note(request, true, "computed here", seconds);
         return true;
     }
     if (status->out_changed && request->beta != 0.0f) {
@@ -113,5 +113,5 @@ void request_answer(const Request *request, const void *caller)
     is_passing_on = false;
     const double seconds = now() - begin;
     estimate_learn_own(request, seconds);
-    log_note(request, why, seconds);
+    log_note(request, false, why, seconds);
 }
