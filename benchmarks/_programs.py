@@ -138,6 +138,13 @@ def loop_pinned(scale: float) -> Work:
     )
 
 
+def loop_empty(scale: float) -> Work:
+    """NumPy's products of such arrays, for preload: they are not copied to other pinned memory."""
+    import sgemm_kernels
+
+    return _powers(scale, np.matmul, sgemm_kernels.empty)
+
+
 PROGRAMS: dict[str, Callable[[float], Work]] = {
     "pca": pca,
     "kmeans": kmeans,
@@ -146,6 +153,7 @@ PROGRAMS: dict[str, Callable[[float], Work]] = {
     "loop": loop,
     "loop_run": loop_run,
     "loop_pinned": loop_pinned,
+    "loop_empty": loop_empty,
 }
 
 

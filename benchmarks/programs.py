@@ -3,8 +3,8 @@
 ``python benchmarks/programs.py`` runs PCA, k-means, kernel ridge regression, an MLP, and an Octave
 script if there is an Octave. Each runs in a new process: with the program's own BLAS on all cores,
 under NVIDIA's NVBLAS if the CUDA toolkit has it, and under preload. The first repetition includes
-opening the GPU. The loops compare preload with `run`, and with arrays in pinned memory. Writes JSON
-with every sample, and prints a table.
+opening the GPU. The loops compare preload with `run`, and ordinary arrays with pinned ones. Writes
+JSON with every sample, and prints a table.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from _results import output_argument, write
 from sgemm_kernels import build_info, devices
 from sgemm_kernels._table import table
 from sgemm_kernels.cli.c_library import preload_environment
-from sgemm_kernels.cli.program_tables import SAME_WORK, of_programs
+from sgemm_kernels.cli.program_tables import of_programs
 
 HERE = Path(__file__).resolve().parent
 OWN, NVBLAS, OURS = "own BLAS", "NVBLAS", "preload"
+WAYS = {"loop_run": ["run"], "loop_pinned": ["run"], "loop_empty": [OURS]}  # others: all three
 OCTAVE = """
 rand('twister', 7); A = single(rand({n})); s = [];
 for r = 1:3
@@ -47,20 +48,22 @@ def nvblas() -> Path | None:
     return next(found, None)
 
 
-def own_blas() -> Path | None:
-    """The OpenBLAS of NumPy's wheel."""
+def own_blas(program: str) -> Path | None:
+    """The BLAS that the program uses: Octave the system's, the others that of NumPy's wheel."""
+    if program == "octave":
+        return Path("libblas.so.3")
     package = Path(np.__file__).parent
     return next(iter((package.parent / "numpy.libs").glob("*openblas*.so")), None)
 
 
-def environment_of(way: str, folder: Path) -> dict[str, str] | None:
+def environment_of(program: str, way: str, folder: Path) -> dict[str, str] | None:
     """The environment to run a program in; None if this machine lacks what the way needs."""
     environ = dict(os.environ)
     if way == OURS:
         log = {"log": "stats", "logfile": str(folder / "log")}
         return preload_environment(environ, log)
     if way == NVBLAS:
-        library, cpu = nvblas(), own_blas()
+        library, cpu = nvblas(), own_blas(program)
         if not library or not cpu:
             return None
         settings = folder / "nvblas.conf"
@@ -74,7 +77,7 @@ def environment_of(way: str, folder: Path) -> dict[str, str] | None:
 
 def command_of(program: str, scale: float) -> list[str]:
     if program == "octave":
-        return ["octave-cli", "--no-gui", "--eval", OCTAVE.format(n=int(4096 * scale))]
+        return ["octave-cli", "--no-init-file", "--eval", OCTAVE.format(n=int(4096 * scale))]
     return [sys.executable, str(HERE / "_programs.py"), program, str(scale)]
 
 
@@ -89,7 +92,7 @@ def run_program(program: str, way: str, scale: float) -> dict[str, Any] | None:
     """One row: the seconds of a program's repetitions. None if this way is missing."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        environ = environment_of(way, folder)
+        environ = environment_of(program, way, folder)
         if environ is None:
             return None
         done = subprocess.run(
@@ -111,11 +114,13 @@ def main() -> int:
     parser: argparse.ArgumentParser = output_argument(__doc__ or "", "programs")
     parser.add_argument("--scale", type=float, default=1.0, help="of the sizes (default: 1)")
     options = parser.parse_args()
-    programs = [*PROGRAMS, *(["octave"] if shutil.which("octave-cli") else [])]
-    rows = []
+    programs, rows = list(PROGRAMS), []
+    if shutil.which("octave-cli"):
+        programs.append("octave")
+    else:
+        print("left out octave: octave-cli is not installed", flush=True)
     for program in programs:
-        ways = ["run"] if program in SAME_WORK else [OWN, NVBLAS, OURS]
-        for way in ways:
+        for way in WAYS.get(program, [OWN, NVBLAS, OURS]):
             row = run_program(program, way, options.scale)
             if row is not None:
                 rows.append(row)

@@ -1,6 +1,7 @@
 """The benchmark of unchanged programs, at small sizes on the CPU device."""
 
 import json
+import shutil
 
 import pytest
 
@@ -12,7 +13,15 @@ def programs(experiment):
     return experiment("programs")
 
 
-@pytest.mark.parametrize("name", ["pca", "kmeans", "kernel_ridge", "mlp", "loop"])
+OCTAVE = pytest.param(
+    "octave",
+    marks=pytest.mark.skipif(not shutil.which("octave-cli"), reason="octave is not installed"),
+)
+
+
+@pytest.mark.parametrize(
+    "name", ["pca", "kmeans", "kernel_ridge", "mlp", "loop", "loop_empty", OCTAVE]
+)
 def test_a_program_computes_the_same_under_preload(programs, monkeypatch, name):
     own = programs.run_program(name, programs.OWN, 0.02)
     monkeypatch.setenv("SGEMM_KERNELS_BLAS_DEVICE", "cpu")
@@ -60,6 +69,9 @@ def test_the_file_has_every_row(programs, monkeypatch, tmp_path, capsys):
     document = json.loads(path.read_text())
     ways = {(row["program"], row["way"]) for row in document["rows"]}
     assert {("pca", programs.OWN), ("pca", programs.OURS), ("loop_pinned", "run")} <= ways
+    assert [way for program, way in ways if program == "loop_empty"] == [programs.OURS]
+    assert ("octave" in {program for program, _ in ways}) == bool(shutil.which("octave-cli"))
     assert document["scale"] == 2
     assert "| pca | own BLAS | 2.000 | 2.000 | 1.00x | - |" in program_tables.programs(path)
-    capsys.readouterr()
+    said = capsys.readouterr().out
+    assert ("left out octave" in said) == (not shutil.which("octave-cli"))

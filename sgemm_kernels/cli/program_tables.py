@@ -8,8 +8,8 @@ from .._table import markdown, markdown_text, one_line
 from ..measuring.results_file import read_json
 from .speed_tables import NOTHING_MEASURED, with_age
 
-SAME_WORK = {"loop_run": "loop", "loop_pinned": "loop"}
-"""Programs of benchmarks/programs.py that call this package, and the same with NumPy alone."""
+SAME_WORK = {"loop_run": "loop", "loop_pinned": "loop", "loop_empty": "loop"}
+"""Programs of benchmarks/programs.py that import this package, and the same with NumPy alone."""
 
 
 def of_programs(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
