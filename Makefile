@@ -2,7 +2,8 @@
 # make demo         set up, then do the main job on a photograph
 # make test         set up, then run every check and test
 # make frameworks-check  the tests with PyTorch and JAX, which it installs in .venv-frameworks
-# make blas-check   tests of BLAS, LAPACK, NumPy, SciPy and scikit-learn with these kernels
+# make blas-check   tests of BLAS, LAPACK, Octave, NumPy, SciPy and others with these kernels
+# make blas-check-all  more of them, for about half an hour
 # make hip-check    build for AMD GPUs with hipcc, and test that without one
 # make wheels       a wheel for x86-64 with all architectures, in dist; no kernel may spill
 # make wheels-aarch64  the same for aarch64, cross-compiled; tried in an emulator
@@ -31,7 +32,7 @@ BLAS := .venv-blas
 RELEASE := .venv-release
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test frameworks-check blas-check hip-check notebooks pictures docs site plan-cost wheels wheels-aarch64 release build-lib gpu-check format clean FORCE
+.PHONY: help demo test frameworks-check blas-check blas-check-all hip-check notebooks pictures docs site plan-cost wheels wheels-aarch64 release build-lib gpu-check format clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/python -m sgemm_kernels.demo -o build/demo.png
@@ -60,6 +61,9 @@ frameworks-check: $(VENV)/installed $(FRAMEWORKS)/installed
 # Other projects' tests under `sgemm-kernels preload`, on the CPU device.
 blas-check: $(VENV)/installed $(BLAS)/installed
 	$(BIN)/python tests/native/blas_check.py
+
+blas-check-all: $(VENV)/installed $(BLAS)/installed
+	$(BIN)/python tests/native/blas_check.py --all
 
 # Installs hipcc where it is missing and apt can; nothing of it is built for the demo or the tests.
 hip-check: $(VENV)/tools
@@ -127,7 +131,7 @@ $(FRAMEWORKS)/installed: pyproject.toml | $(VENV)/installed
 	@touch $@
 
 $(BLAS)/installed: pyproject.toml | $(VENV)/installed
-	@echo 'installing NumPy, SciPy and scikit-learn'
+	@echo 'installing NumPy, SciPy, scikit-learn and numba'
 	@$(PYTHON) -m venv $(BLAS)
 	@$(BLAS)/bin/python -m pip --disable-pip-version-check install --quiet \
 		$$($(BIN)/python $(IN_TREE) extra blas)

@@ -1,10 +1,16 @@
 """Runs other projects' tests with every float32 product in these kernels, for `make blas-check`.
 
-On the CPU device, under `sgemm-kernels preload`: the testers of the reference BLAS and LAPACK, from
-Debian's packages libblas-test and liblapack-test, and the tests of products in NumPy, SciPy and
-scikit-learn, which `make blas-check` installs in .venv-blas. Debian's packages are unpacked in
-build/blas-check, not installed. Without apt-get, their testers are left out. With the argument
---all, LAPACK's testers for eigenvalues and all of SciPy's linalg tests run too.
+On the CPU device, under `sgemm-kernels preload`:
+
+- the testers of the reference BLAS and LAPACK, from Debian's packages libblas-test and
+  liblapack-test, which are unpacked in build/blas-check, not installed. Without apt-get, they are
+  left out.
+- Octave's own tests, if octave-cli is installed
+- the tests of products in NumPy, SciPy and scikit-learn, and products in functions of numba.
+  `make blas-check` installs these packages in .venv-blas.
+
+With the argument --all, LAPACK's testers for eigenvalues, all of Octave's files that compute in
+single precision, and all of SciPy's linalg tests run too.
 """
 
 import os
@@ -14,7 +20,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+NATIVE = Path(__file__).resolve().parent
+ROOT = NATIVE.parents[1]
 WORK = ROOT / "build/blas-check"
 PYTHON = ROOT / ".venv-blas/bin/python"
 PACKAGES = (
@@ -47,6 +54,11 @@ PYTHON_TESTS = {
         "sklearn.cluster.tests.test_k_means",
         "sklearn.neighbors.tests.test_neighbors",
         "-kfloat32",
+    ),
+    "numba": (
+        str(NATIVE / "numba_products.py"),
+        "--noconftest",
+        *(["numba.tests.test_linalg", "-kproducts or TestProduct"] if ALL else []),
     ),
 }
 
@@ -130,11 +142,37 @@ def check_debian(log: Path) -> list[str]:
     return [line for tester in testers for line in run_tester(*tester, folder, log)]
 
 
+def octave_files(environ: dict[str, str]) -> dict[str, tuple[int, int]]:
+    """How many tests passed, and of how many, for each of Octave's files."""
+    command = ["octave-cli", "--no-init-file", NATIVE / "octave_tests.m", *sys.argv[1:]]
+    done = subprocess.run(
+        command, cwd=WORK, env=environ, capture_output=True, text=True, check=False
+    )
+    found = re.findall(r"^(/.+): (\d+) of (\d+) passed$", done.stdout, re.MULTILINE)
+    return {file: (int(passed), int(tests)) for file, passed, tests in found}
+
+
+def check_octave(log: Path) -> list[str]:
+    """Some of Octave's tests fail for known bugs: as many must pass as without the preload."""
+    if not shutil.which("octave-cli"):
+        print("no tests of Octave: octave-cli is not installed (Debian and Ubuntu: octave)")
+        return []
+    own, ours = octave_files(dict(os.environ)), octave_files(environment(log))
+    passed, tests = (sum(each) for each in zip(*ours.values(), strict=True)) if ours else (0, 0)
+    print(f"octave: {passed} of {tests} tests in {len(ours)} files passed", flush=True)
+    failed = [
+        f"octave: {file}: {ours.get(file, ('no',))[0]} passed, {own[file][0]} without the preload"
+        for file in own
+        if ours.get(file) != own[file]
+    ]
+    return failed if own else ["octave: no test ran"]
+
+
 def check_python(log: Path) -> list[str]:
     """Runs the tests of Python packages, with their usual threads. Returns the failures."""
     failed = []
     (WORK / "pytest.ini").write_text("[pytest]\n")  # not this project's settings
-    options = ["-q", "-p", "no:cacheprovider", "-W", "ignore", "--pyargs"]
+    options = ["-q", "-p", "no:cacheprovider", "-W", "ignore", "-c", "pytest.ini", "--pyargs"]
     for name, tests in PYTHON_TESTS.items():
         command = [PYTHON, "-m", "pytest", *options, *tests]
         done = subprocess.run(
@@ -150,7 +188,8 @@ def main() -> str | None:
     """Returns a message about failures, or None."""
     WORK.mkdir(parents=True, exist_ok=True)
     failed = []
-    for name, check in (("testers", check_debian), ("packages", check_python)):
+    checks = {"testers": check_debian, "octave": check_octave, "packages": check_python}
+    for name, check in checks.items():
         log = WORK / f"{name}.log"
         log.unlink(missing_ok=True)
         failed += check(log)
