@@ -166,6 +166,67 @@ def test_the_library_in_the_environment_comes_first(blas, tmp_path):
     assert missing.stdout.strip() == "1 0", "the usual search follows"
 
 
+def test_libblastrampoline_is_not_the_programs_own_blas(blas):
+    """It forwards to the names that it finds first, which are ours."""
+    own_names = "-Wl,-Bsymbolic"  # each library has its own counters
+    trampoline, own = blas("blastrampoline", own_names), blas("symbolic", own_names)
+    code = f"""
+    trampoline = ctypes.CDLL({trampoline!r}, ctypes.RTLD_GLOBAL)
+    {textwrap.indent(fortran(own), "    ").strip()}
+    called(b"N", b"N", 1, 1, 1, 1, uniform(1), 1, uniform(1), 1, 0, uniform(1), 1)
+    print([ctypes.c_long.in_dll(each, "own_sgemm_calls").value for each in (trampoline, own)])
+    """
+    assert preloaded(code).stdout.strip() == "[0, 1]"
+
+
+CALLER = """
+#define ALL const void *a, const void *b, const void *c, const void *d, const void *e, \\
+    const void *f, const void *g, const void *h, const void *i, const void *j, const void *k, \\
+    const void *l, const void *m
+void sgemm_(ALL);
+void call(ALL) { sgemm_(a, b, c, d, e, f, g, h, i, j, k, l, m); }
+"""
+
+
+def test_each_caller_gets_the_blas_that_it_was_linked_with(tmp_path):
+    (tmp_path / "caller.c").write_text(CALLER)
+    for name in ("one", "two"):
+        command = [CC, "-O1", "-shared", "-fPIC", "-o"]
+        own = tmp_path / f"lib{name}.so"
+        subprocess.run([*command, own, NATIVE / "small_blas.c"], check=True)
+        caller = [tmp_path / f"{name}.so", tmp_path / "caller.c", own]
+        subprocess.run([*command, *caller], check=True)
+    code = f"""
+        one = ctypes.byref(ctypes.c_float(1))
+        size = ctypes.byref(ctypes.c_int(1))
+        def called(name):
+            caller = ctypes.CDLL("{tmp_path}/" + name + ".so")
+            caller.call(b"N", b"N", size, size, size, one, one, size, one, size, one, one, size)
+        for name in ("two", "one", "two"):
+            called(name)
+        print([ctypes.c_long.in_dll(ctypes.CDLL(f"{tmp_path}/lib{{name}}.so"),
+                                    "own_sgemm_calls").value for name in ("one", "two")])
+    """
+    process = preloaded(code)
+    assert process.stdout.strip() == "[1, 2]", ending(process)
+
+
+def test_a_program_without_products_is_left_alone():
+    """Nothing runs when it starts or ends. Settings would be reported at the first product."""
+    environment = {f"{VARIABLES}LOG": "stats", f"{VARIABLES}MIN": "many", "LD_PRELOAD": BLAS}
+    done = subprocess.run(
+        ["true"], env={**os.environ, **environment}, capture_output=True, check=True
+    )
+    assert done.stdout + done.stderr == b""
+    listed = subprocess.run(
+        ["nm", "-D", "--undefined-only", BLAS], capture_output=True, text=True, check=True
+    )
+    wanted = {line.split()[-1].partition("@")[0] for line in listed.stdout.splitlines()}
+    assert "abort" in wanted
+    assert not wanted & {"exit", "_exit", "_Exit", "quick_exit"}
+    assert not any(name.startswith("Py") for name in wanted)
+
+
 def test_without_a_blas_the_message_tells_what_to_do():
     code = """
     one, number = ctypes.byref(ctypes.c_float(1)), ctypes.byref(ctypes.c_int(1))
@@ -608,29 +669,44 @@ FAILURES = """
     engine.fake_cuda_failed_call.restype = ctypes.c_char_p
     engine.fake_cuda_set_memory.argtypes = (ctypes.c_int, ctypes.c_size_t)
     sgemm = ctypes.CDLL(None).scipy_cblas_sgemm64_
+    ssyrk = ctypes.CDLL(None).scipy_cblas_ssyrk64_
     f, i = ctypes.c_float, ctypes.c_int64
 
     def integers(*shape):
         return rng.integers(-8, 9, shape).astype(np.float32)
 
-    def compute(A, B, C, beta):
+    def multiply(C, beta):
         M, N, K = *C.shape, A.shape[1]
         pointers = [ctypes.c_void_p(X.ctypes.data) for X in (A, B, C)]
         sgemm(101, 111, 111, i(M), i(N), i(K), f(1), pointers[0], i(K), pointers[1], i(N), f(beta),
               pointers[2], i(N))
         return C
 
-    def child(turn, memory, A, B, C, beta):
+    def multiply_by_transposed(C, beta):
+        N, K = A.shape
+        pointers = [ctypes.c_void_p(X.ctypes.data) for X in (A, C)]
+        ssyrk(101, 121, 111, i(N), i(K), f(1), pointers[0], i(K), f(beta), pointers[1], i(N))
+        return C
+
+    def child(turn, memory, compute, beta):
         engine.fake_cuda_set_memory(0, memory)
         engine.fake_cuda_fail(turn, 999)
-        right = np.array_equal(compute(A, B, C.copy(), beta), product + beta * C)
+        upper = (C * 0 == 0) if compute is multiply else np.triu(C * 0 == 0)
+        right = np.array_equal(compute(C.copy(), beta), np.where(upper, product + beta * C, C))
         failed = engine.fake_cuda_failed_call()
         engine.fake_cuda_fail(0, 0)
-        right = right and np.array_equal(compute(A, B, C.copy(), 0), product)
+        right = right and np.array_equal(compute(C.copy(), 0), np.where(upper, product, C))
         return 9 if not right else 0 if failed else 1
 
-    for M, N, K, memory in ((30, 20, 10, 1 << 30), (500, 400, 9, 1 << 30), (700, 600, 9, 1 << 20)):
-        A, B, C = integers(M, K), integers(K, N), integers(M, N)
+    for compute, (M, N, K, memory) in (
+        (multiply, (30, 20, 10, 1 << 30)),
+        (multiply, (500, 400, 9, 1 << 30)),
+        (multiply, (700, 600, 9, 1 << 20)),
+        (multiply_by_transposed, (30, 30, 10, 1 << 30)),
+        (multiply_by_transposed, (600, 600, 9, 1 << 20)),
+    ):
+        A, C = integers(M, K), integers(M, N)
+        B = integers(K, N) if compute is multiply else A.T
         product = np.einsum("ik,kj->ij", A, B)
         for beta in (0, 1):
             turn, ends = 0, set()
@@ -640,7 +716,7 @@ FAILURES = """
                 process = os.fork()
                 if process == 0:
                     os.dup2(write, 2)
-                    os._exit(child(turn, memory, A, B, C, beta))
+                    os._exit(child(turn, memory, compute, beta))
                 os.close(write)
                 end = os.waitpid(process, 0)[1]
                 said = os.read(read, 1000)
@@ -660,7 +736,8 @@ def test_every_failure_of_a_gpu_gives_the_right_result_or_a_clear_stop():
     process = preloaded(code, blas, MIN="0", VARIANT="naive", DEVICE=f"{_core._GPU_KIND}:0")
     assert process.returncode == 0, ending(process)
     # 0: right after a failure; 6: aborted; 256: right, and no call failed any more
-    assert process.stdout.split("\n")[:6] == ["True [0, 256]"] * 5 + ["True [0, 6, 256]"]
+    of_sgemm, of_ssyrk = ["True [0, 256]"] * 5 + ["True [0, 6, 256]"], ["True [0, 256]"] * 4
+    assert process.stdout.split("\n")[:10] == of_sgemm + of_ssyrk
 
 
 def test_the_estimate_leaves_small_products_and_short_programs_to_the_programs_own_blas():
