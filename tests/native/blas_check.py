@@ -9,8 +9,8 @@ On the CPU device, under `sgemm-kernels preload`:
 - the tests of products in NumPy, SciPy and scikit-learn, and products in functions of numba.
   `make blas-check` installs these packages in .venv-blas.
 
-With the argument --all, LAPACK's testers for eigenvalues, all of Octave's files that compute in
-single precision, and all of SciPy's linalg tests run too.
+With the argument --all, LAPACK's testers for eigenvalues and least squares, more of Octave's files,
+and all of SciPy's linalg tests run too.
 """
 
 import os
@@ -137,7 +137,8 @@ def check_debian(log: Path) -> list[str]:
         ("lapack/xlintstrfs", "lapack/stest_rfp.in"),
     ]
     if ALL:
-        names = (*("nep", "sep", "se2", "svd", "sec", "sed", "sgg", "sgd", "ssb", "ssg"),)
+        names = ["nep", "sep", "se2", "svd", "sec", "sed", "sgg", "sgd", "ssb", "ssg"]
+        names += ["sbb", "glm", "gqr", "gsv", "csd", "lse"]
         testers += [("lapack/xeigtsts", f"lapack/{name}.in") for name in names]
     return [line for tester in testers for line in run_tester(*tester, folder, log)]
 
