@@ -142,3 +142,25 @@ def test_coalesced_instead_of_large_tiles_is_bit_identical(rng, name, tiled, siz
             run(each, A, B, C=C, alpha=0.3, beta=beta, device="cpu") for each in (name, tiled)
         )
         assert same_bits(found, expected)
+
+
+def test_a_batch_of_small_products_takes_about_as_long_as_a_loop():
+    """Whole tiles, which are mostly empty here, take five times as long."""
+    code = """
+        import time
+        import numpy as np
+        from sgemm_kernels import _core, run
+        _core._set_usable_cores(1, 1)
+        A = np.ones((400, 16, 16), np.float32)
+        def least(f):
+            times = []
+            for _ in range(5):
+                begin = time.perf_counter()
+                f()
+                times.append(time.perf_counter() - begin)
+            return min(times)
+        batch = least(lambda: run("auto", A, A, device="cpu"))
+        loop = least(lambda: [run("auto", each, each, device="cpu") for each in A])
+        print(batch < 2.5 * loop)
+    """
+    assert printed_by(code) == "True"

@@ -360,6 +360,18 @@ static Status multiply_batch(const Sgemm *batch, const Launch *where, const Plan
     });
 }
 
+#ifndef __CUDACC__
+/* Whether each result is so small that it leaves more than three quarters of a tile of tile2d empty.
+ * With a longer K, the CPU device is faster with tiles nevertheless. */
+static bool leaves_tile_empty(const Sgemm *problem)
+{
+    constexpr int64_t side = 128, most_products = 1 << 18;
+    const int64_t rows = problem->C.rows, cols = problem->C.cols;
+    return rows <= side && cols <= side && 4 * rows * cols < side * side &&
+           problem->A.cols <= most_products / (rows * cols);
+}
+#endif
+
 static Status multiply(const Sgemm *problem, const Launch *where, bool tensor_cores)
 {
     PlanDevice device;
@@ -371,8 +383,8 @@ static Status multiply(const Sgemm *problem, const Launch *where, bool tensor_co
 #ifdef __CUDACC__
         Launcher *const launcher = RUNG_LAUNCHER(warptile);
 #else
-        // A tile would be mostly empty in a brief launch.
-        Launcher *const launcher = where->brief ? RUNG_LAUNCHER(coalesced) : RUNG_LAUNCHER(tile2d);
+        Launcher *const launcher =
+            leaves_tile_empty(problem) ? RUNG_LAUNCHER(coalesced) : RUNG_LAUNCHER(tile2d);
 #endif
         return launch_in_parts(problem, [&](const Sgemm *part) { return launcher(part, where); });
     }
