@@ -19,7 +19,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expected:
-    """The float64 reference of one product. All arrays have the shape (M, N)."""
+    """The float64 reference of one product, or of a batch. All arrays have the result's shape."""
 
     value: NDArray[np.float64]
     bound: NDArray[np.float64]
@@ -69,15 +69,16 @@ def expect(
 ) -> Expected:
     """The product alpha * A @ B + beta * C in float64, and the error bound for float32.
 
-    A is (M, K), B is (K, N), C is (M, N). As in BLAS, C is ignored if beta is 0, and A and B are
-    ignored if alpha or K is 0. Raises ValueError for K >= 2**24 - 3, where no bound exists.
+    A is (M, K), B is (K, N), C is (M, N), or each is a batch of as many of them. As in BLAS, C is
+    ignored if beta is 0, and A and B are ignored if alpha or K is 0. Raises ValueError for K >=
+    2**24 - 3, where no bound exists.
     """
-    K = A.shape[1]
+    K = A.shape[-1]
     bound = gamma(K)
     with np.errstate(over="ignore"):
         scale, keep = float(np.float32(alpha)), float(np.float32(beta))
 
-    value = np.zeros((A.shape[0], B.shape[1]))
+    value = np.zeros((*A.shape[:-1], B.shape[-1]))
     magnitude = np.zeros_like(value)
     largest = np.zeros_like(value)
     with np.errstate(invalid="ignore", over="ignore"):

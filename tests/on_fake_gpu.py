@@ -1594,7 +1594,8 @@ def naive(A, B, out):
 
 
 @pytest.mark.parametrize("layout", ["NN", "TN"])
-def test_a_competitor_computes_where_the_operands_are(layout):
+@pytest.mark.parametrize("shape", [(M, N, K), (6, M, N, K), (70_000, 1, 2, 3)])
+def test_a_competitor_computes_where_the_operands_are(shape, layout):
     seen = []
 
     def competitor(A, B, out):
@@ -1602,11 +1603,11 @@ def test_a_competitor_computes_where_the_operands_are(layout):
         naive(A, B, out)
 
     contenders = ["vec4", ("other", competitor)]
-    results = measure(contenders, (M, N, K), layouts=layout, device=GPU, seconds=0.05)
+    results = measure(contenders, shape, layouts=layout, device=GPU, seconds=0.05)
     for row in results.rows:
         assert row.error.right
         assert row.median_s > 0
-    assert len(seen) > len(results["other", (M, N, K), layout].samples_s)
+    assert len(seen) > len(results["other", shape, layout].samples_s)
     assert not any(map(any, seen)), "PyTorch refuses what is read-only"
 
 
@@ -1694,6 +1695,22 @@ def test_a_brief_measurement_runs_its_rounds_in_turn(cupy, layout, seconds, roun
     places = {A["data"][0] for A, _, _ in seen}
     assert len(places) > 1
     assert len(places) <= results.rows[0].operand_sets
+    assert cupy.given_back
+
+
+@pytest.mark.parametrize("layout", ["NN", "TT"])
+def test_a_brief_measurement_of_a_batch(cupy, layout):
+    seen = []
+
+    def right(A, B, out):
+        seen.append([array.__cuda_array_interface__["shape"] for array in (A, B, out)])
+        naive(A, B, out)
+
+    contenders = ["auto", ("right", right), ("idle", lambda *_: None)]
+    results = measure_briefly(contenders, (4, M, N, K), layout, device=GPU, seconds=1e-9)
+    assert results.cases == (((4, M, N, K), layout),)
+    assert [row.error.right for row in results.rows] == [True, True, False]
+    assert seen[0] == [(4, M, K), (4, K, N), (4, M, N)]
     assert cupy.given_back
 
 

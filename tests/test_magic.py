@@ -163,7 +163,7 @@ def test_a_compile_error_has_the_line_numbers_of_the_cell(notebook):
     [
         ("", "NAME"),
         ("mine --bnch", "--bnch"),
-        ("mine --bench ten", "use N or MxNxK"),
+        ("mine --bench ten", "use N, MxNxK or BATCHxMxNxK"),
         ("mine --like tile3d", "no source of 'tile3d'"),
         ("mine --against blas", "unknown variant 'blas'"),
         ("tile2d", "the ladder has a 'tile2d' already"),

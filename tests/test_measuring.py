@@ -2,10 +2,12 @@
 up."""
 
 import contextlib
+import csv
 import dataclasses
 import io
 import itertools
 import math
+import re
 import runpy
 import sys
 import time
@@ -121,6 +123,61 @@ class TestOnTheCPU:
         with pytest.raises(ValueError, match=f"data made {fact}"):
             measure("naive", (4, 5, 6), data=("mine", lambda rng, shape: (A, B)), **QUICK)
 
+    def test_batches(self, tmp_path):
+        """A batch of 1 is one product."""
+        sizes, layouts = [(5, 3, 2, 7), (1, 3, 2, 7), (2, 2, 2, 2)], ("NN", "TT")
+        seen = []
+
+        def competitor(A, B, out):
+            seen.append((A.shape, B.shape, out.shape))
+            np.matmul(A, B, out=out)
+
+        results = measure(["naive", ("NumPy", competitor)], sizes, layouts=layouts, **QUICK)
+        assert results.shapes == ((5, 3, 2, 7), (3, 2, 7), (2, 2, 2, 2))
+        assert seen[0] == ((5, 3, 7), (5, 7, 2), (5, 3, 2))
+        assert all(row.error.right for row in results.rows)
+        row = results["naive", (5, 3, 2, 7), "TT"]
+        assert (row.batch, row.M, row.N, row.K) == (5, 3, 2, 7)
+        assert row.gflops == pytest.approx(2e-9 * 5 * 3 * 2 * 7 / row.median_s)
+        assert row.error.rows == 15
+        sizes = ("5x3x2x7", "3x2x7", "2x2x2x2")
+        header = str(results).splitlines()[2]
+        assert re.split("  +", header)[1:] == [f"{s}{t}" for s in sizes for t in ("", " TT")]
+        assert "| 5x3x2x7 |" in results.to_markdown()
+        results.to_json(tmp_path / "r.json")
+        assert Results.from_json(tmp_path / "r.json") == results
+        results.to_csv(tmp_path / "r.csv")
+        with (tmp_path / "r.csv").open(newline="") as file:
+            assert {line["batch"] for line in csv.DictReader(file)} == {"1", "2", "5"}
+
+    @pytest.mark.parametrize("place", [(0, 0, 0), (3, 2, 1)])
+    def test_a_wrong_element_of_a_batch_is_found(self, place):
+        def nearly(A, B, out):
+            np.matmul(A, B, out=out)
+            out[place] += 0.01
+
+        (row,) = measure(("nearly", nearly), (4, 3, 2, 7), **QUICK).rows
+        assert not row.error.right
+        assert row.gflops is None
+
+    @pytest.mark.parametrize("place", [(0, 0, 0), (2, 95, 1)])
+    def test_a_wrong_element_of_a_batch_of_large_matrices_is_found(self, place):
+        """Only some rows are compared element by element."""
+
+        def product(change):
+            def f(A, B, out):
+                np.matmul(A, B, out=out)
+                out[place] += change
+
+            return f
+
+        right, wrong = measure(
+            [("right", product(0)), ("wrong", product(3))], (3, 96, 2, 2100), **QUICK
+        ).rows
+        assert right.error.right
+        assert not wrong.error.right
+        assert right.error.vector_share is not None
+
     def test_zeros_are_right_with_error_0(self):
         """An all-zero product must not cause a division by zero."""
         zeros = np.zeros((4, 4), np.float32), np.zeros((4, 4), np.float32)
@@ -208,7 +265,7 @@ class TestOnTheCPU:
         [
             ((3, 4), ValueError),
             ([(3, 4)], ValueError),
-            ((3, 4, 5, 6), ValueError),
+            ((3, 4, 5, 6, 7), ValueError),
             ("64", TypeError),
             (["64"], TypeError),
             (4.0, TypeError),
@@ -218,7 +275,7 @@ class TestOnTheCPU:
         ids=repr,
     )
     def test_invalid_sizes_are_refused(self, sizes, error):
-        with pytest.raises(error, match=r"invalid size .*: use N or \(M, N, K\) with integers"):
+        with pytest.raises(error, match=r"invalid size .*: use N, \(M, N, K\) or"):
             measure("naive", sizes, **QUICK)
 
     def test_every_layout_gets_the_same_values(self, monkeypatch):
@@ -750,7 +807,7 @@ class TestFigures:
         assert results.find("vec4", 65) is None
         with pytest.raises(KeyError, match="vec4 at 64, 100x200x300, 100x200x300 NT"):
             results["vec4", 65]
-        with pytest.raises(TypeError, match="use N or"):
+        with pytest.raises(TypeError, match="use N,"):
             results["vec4", "64"]
         for key in ("vec4", 0):
             with pytest.raises(TypeError, match=r"results\[name, size\]"):
@@ -1051,7 +1108,7 @@ class TestMeasure:
         assert main(["measure", "naive", "--device", "cpu", "--json", str(path)]) == 130
         assert Results.from_json(path) == part
 
-    @pytest.mark.parametrize("size", ["0", "x", "4x4", "4x0x4", "-3", "4x4x4x4"])
+    @pytest.mark.parametrize("size", ["0", "x", "4x4", "4x0x4", "-3", "4x4x4x4x4"])
     def test_refuses_sizes(self, size, capsys):
         with contextlib.suppress(SystemExit):
             main(["measure", "--sizes", size])

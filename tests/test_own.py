@@ -728,7 +728,7 @@ def test_tuning_skips_candidates_that_do_not_compile_and_caches_results(monkeypa
         ("", "Expecting value"),
         ("[]", "list"),
         ("{}", "no 'sizes'"),
-        ('{"sizes": [[1, 2]]}', "use N or"),
+        ('{"sizes": [[1, 2]]}', "use N,"),
         ('{"sizes": [], "space": {}, "candidates": [{"seconds": []}]}', "defines"),
         ('{"sizes": [], "space": {}, "candidates": []}', "kernel"),
     ],

@@ -44,6 +44,7 @@ typedef struct {
     /* In host memory, contiguous. Unless C.data is NULL, C initializes the first set's result, and
      * the final content of that result is copied back to C. */
     Matrix A, B, C;
+    int64_t products; /* in the batch, whose matrices follow one another; 1: no batch */
     int sets, rounds;
     double *seconds; /* rounds x count; NaN for a discarded sample */
 } Measurement;

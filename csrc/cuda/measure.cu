@@ -54,18 +54,28 @@ void leave(const Place *place)
     session_close();
 }
 
-/* Queues a copy to or from the host. */
-Status copy(const Place *place, const Matrix *to, const Matrix *from)
+/* The matrices of a batch, which follow one another, as the rows of one matrix. */
+Matrix joined(const Matrix *first, int64_t products)
 {
-    return device_checked(place->device, "copying from or to the host",
-                          device_matrix_copy(to, from, cudaMemcpyDefault, place->streams->run));
+    const int64_t size = first->rows * first->cols;
+    return products == 1 ? *first : Matrix{first->data, products, size, size, 1};
 }
 
-/* Queues one product of variant `index`, or of the competitor. */
+/* Queues a copy to or from the host. */
+Status copy(const Place *place, const Measurement *m, const Matrix *to, const Matrix *from)
+{
+    const Matrix to_all = joined(to, m->products), from_all = joined(from, m->products);
+    return device_checked(
+        place->device, "copying from or to the host",
+        device_matrix_copy(&to_all, &from_all, cudaMemcpyDefault, place->streams->run));
+}
+
+/* Queues one product or batch of variant `index`, or of the competitor. */
 Status launch(const Measurement *m, int index, const Sgemm *problem, const Launch *where)
 {
     const Variant *const variant = m->variants[index];
-    return variant ? variant->launch[DEVICE_CUDA](problem, where)
+    int64_t launched = 0;
+    return variant ? variant_launch(variant, DEVICE_CUDA, problem, where, &launched)
                    : m->compete(m->context, index, problem);
 }
 
@@ -103,23 +113,37 @@ Status sample(const Measurement *m, int index, const Sgemm *problem, const Launc
     return status_ok();
 }
 
-Status send(const Place *place, const Matrix *host, Matrix *there)
+/* Allocates a matrix as run would: only a single one has gaps between its rows. */
+Status allocate(const Place *place, const Measurement *m, int64_t rows, int64_t cols,
+                bool column_major, Matrix *there)
 {
+    if (m->products == 1) {
+        return device_matrix_allocate(place->device, rows, cols, column_major, there);
+    }
+    Matrix memory;
     const Status status =
-        device_matrix_allocate(place->device, host->rows, host->cols, host->col_stride != 1, there);
-    return status.code == STATUS_OK ? copy(place, there, host) : status;
+        device_matrix_allocate(place->device, 1, m->products * rows * cols, false, &memory);
+    *there = {memory.data, rows, cols, column_major ? 1 : cols, column_major ? rows : 1,
+              rows * cols};
+    return status;
+}
+
+Status send(const Place *place, const Measurement *m, const Matrix *host, Matrix *there)
+{
+    const Status status = allocate(place, m, host->rows, host->cols, host->col_stride != 1, there);
+    return status.code == STATUS_OK ? copy(place, m, there, host) : status;
 }
 
 Status send_problem(const Place *place, const Measurement *m, Sgemm *there)
 {
     there->alpha = 1.0f;
-    there->count = 1;
-    Status status = send(place, &m->A, &there->A);
+    there->count = m->products;
+    Status status = send(place, m, &m->A, &there->A);
     if (status.code == STATUS_OK) {
-        status = send(place, &m->B, &there->B);
+        status = send(place, m, &m->B, &there->B);
     }
     if (status.code == STATUS_OK) {
-        status = device_matrix_allocate(place->device, m->A.rows, m->B.cols, false, &there->C);
+        status = allocate(place, m, m->A.rows, m->B.cols, false, &there->C);
     }
     return status;
 }
@@ -146,7 +170,7 @@ Status measure_on(const Place *place, const Measurement *m, Sgemm *problems,
         status = launch(m, index, &problems[0], &where);
     }
     if (m->C.data && status.code == STATUS_OK) {
-        status = copy(place, &problems[0].C, &m->C);
+        status = copy(place, m, &problems[0].C, &m->C);
     }
     if (status.code == STATUS_OK) {
         status = finish(place);
@@ -161,18 +185,18 @@ Status measure_on(const Place *place, const Measurement *m, Sgemm *problems,
                             &m->seconds[round * m->count + index]);
         }
     }
-    return m->C.data && status.code == STATUS_OK ? copy(place, &m->C, &problems[0].C) : status;
+    return m->C.data && status.code == STATUS_OK ? copy(place, m, &m->C, &problems[0].C) : status;
 }
 
 /* The copies of run(), in the same order. */
 Status copy_there_and_back(const Place *place, const Measurement *m, const Sgemm *there)
 {
-    Status status = copy(place, &there->A, &m->A);
+    Status status = copy(place, m, &there->A, &m->A);
     if (status.code == STATUS_OK) {
-        status = copy(place, &there->B, &m->B);
+        status = copy(place, m, &there->B, &m->B);
     }
     if (status.code == STATUS_OK) {
-        status = copy(place, &m->C, &there->C);
+        status = copy(place, m, &m->C, &there->C);
     }
     const Status finished = finish(place);
     return status.code == STATUS_OK ? finished : status;

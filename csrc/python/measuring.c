@@ -19,16 +19,19 @@ typedef struct {
     PyObject *names;       /* a tuple of names and competitors */
 } Competitors;
 
-/* The CUDA array interface, version 3, of a matrix on a GPU that is ready. It is not marked
- * read-only, because PyTorch refuses read-only arrays. */
-static PyObject *interface_of(const Matrix *matrix)
+/* The CUDA array interface, version 3, of a matrix or a batch on a GPU that is ready. It is not
+ * marked read-only, because PyTorch refuses read-only arrays. */
+static PyObject *interface_of(const Matrix *matrix, int64_t count)
 {
-    const long long size = (long long)sizeof(float);
-    return Py_BuildValue("{s:(LL),s:s,s:(KO),s:(LL),s:i,s:O}", "shape", (long long)matrix->rows,
-                         (long long)matrix->cols, "typestr", "<f4", "data",
-                         (unsigned long long)(uintptr_t)matrix->data, Py_False, "strides",
-                         size * matrix->row_stride, size * matrix->col_stride, "version", 3,
-                         "stream", Py_None);
+    const int64_t size = sizeof(float);
+    const int64_t shape[] = {count, matrix->rows, matrix->cols};
+    const int64_t strides[] = {size * matrix->batch_stride, size * matrix->row_stride,
+                               size * matrix->col_stride};
+    const int skipped = count == 1; /* a single matrix has two dimensions */
+    return Py_BuildValue(
+        "{s:N,s:s,s:(KO),s:N,s:i,s:O}", "shape", operand_tuple(3 - skipped, shape + skipped),
+        "typestr", "<f4", "data", (unsigned long long)(uintptr_t)matrix->data, Py_False, "strides",
+        operand_tuple(3 - skipped, strides + skipped), "version", 3, "stream", Py_None);
 }
 
 /* Calls the competitor at index `place`. If it raises, its exception stays set, and the measurement
@@ -37,8 +40,9 @@ static Status compete(void *context, int place, const Sgemm *problem)
 {
     Competitors *const competitors = context;
     PyEval_RestoreThread(competitors->thread);
-    PyObject *const A = interface_of(&problem->A), *const B = interface_of(&problem->B),
-                    *const C = interface_of(&problem->C);
+    PyObject *const A = interface_of(&problem->A, problem->count),
+                    *const B = interface_of(&problem->B, problem->count),
+                    *const C = interface_of(&problem->C, problem->count);
     PyObject *const competitor = PyTuple_GetItem(competitors->names, place);
     PyObject *const done =
         A && B && C && competitor ? PyObject_CallFunctionObjArgs(competitor, A, B, C, NULL) : NULL;
@@ -97,18 +101,32 @@ const char measure_doc[] = PyDoc_STR(
     "each variant\n"
     "\n"
     "Measures kernel times on GPU number `device`. In each round every variant computes A @ B\n"
-    "once. Successive products cycle through `sets` copies of the operands. Samples that the\n"
+    "once; A and B may be batches, (count, M, K) and (count, K, N). Successive products cycle "
+    "through `sets` copies of the operands. Samples that the\n"
     "host delayed are left out. Instead of a name, `names` may contain a callable that takes\n"
     "the CUDA array interfaces of A, B and the result, and queues the product in the default\n"
     "stream. C initializes the first set's result, and receives its final content.");
 
-/* Checks and stores the operands of a measurement. A and B must be in C or Fortran order. C, which
- * receives the result, may be NULL. */
+/* Stores an operand whose matrices are in C or Fortran order and follow one another without gaps.
+ * False if they do not. */
+static bool take_dense(const Strided *array, int64_t count, Matrix *matrix)
+{
+    if (!strided_as_matrix(array, matrix)) {
+        return false;
+    }
+    const bool by_columns = matrix->col_stride != 1;
+    const int64_t size = matrix->rows * matrix->cols;
+    return (by_columns ? matrix->col_stride : matrix->row_stride) ==
+               (by_columns ? matrix->rows : matrix->cols) &&
+           (count == 1 || matrix->batch_stride == size);
+}
+
+/* Checks and stores the operands of a measurement. C, which receives the result, may be NULL. */
 static bool take_measured(PyObject *module, PyObject *A, PyObject *B, PyObject *C, Measurement *m)
 {
     View a, b, c;
     Product product = {.count = 1};
-    Batch batch;
+    Batch batch = {0};
     if (!operand_array(A, "A", &a) || !operand_array(B, "B", &b) ||
         !operands_fit(&a, &b, &product, &batch) ||
         (C && (!operand_array(C, "C", &c) ||
@@ -116,9 +134,16 @@ static bool take_measured(PyObject *module, PyObject *A, PyObject *B, PyObject *
                !operand_is_writable(!PyArray_ISWRITEABLE((PyArrayObject *)C), &c, true)))) {
         return false;
     }
-    if (a.axes != 2 || b.axes != 2) {
-        PyErr_SetString(PyExc_ValueError, "one product is measured: pass matrices A and B");
+    const bool batched = a.axes == 3;
+    if ((a.axes != 2 && !batched) || a.axes != b.axes || (batched && a.shape[0] != b.shape[0])) {
+        PyErr_SetString(PyExc_ValueError, "one product or one batch is measured: pass matrices A "
+                                          "and B, or as many of each");
         return false;
+    }
+    m->products = batched ? a.shape[0] : 1;
+    for (int operand = 0; batched && operand < OPERANDS; ++operand) {
+        Strided *const operands[OPERANDS] = {&product.A, &product.B, &product.C, &product.out};
+        operands[operand]->batch_bytes = batch.bytes[operand][0];
     }
     int gpus;
     const Status why = cuda_count(&gpus);
@@ -128,11 +153,11 @@ static bool take_measured(PyObject *module, PyObject *A, PyObject *B, PyObject *
                      m->device, why.code == STATUS_OK ? "" : ": ", why.message);
         return false;
     }
-    if (m->sets < 1 || m->rounds < 0 || !PyArray_ISONESEGMENT((PyArrayObject *)A) ||
-        !PyArray_ISONESEGMENT((PyArrayObject *)B) || !strided_as_matrix(&product.A, &m->A) ||
-        !strided_as_matrix(&product.B, &m->B) ||
+    if (m->sets < 1 || m->rounds < 0 || m->products < 1 ||
+        !take_dense(&product.A, m->products, &m->A) ||
+        !take_dense(&product.B, m->products, &m->B) ||
         (C && (!PyArray_IS_C_CONTIGUOUS((PyArrayObject *)C) ||
-               !strided_as_matrix(&product.out, &m->C)))) {
+               !take_dense(&product.out, m->products, &m->C)))) {
         PyErr_SetString(PyExc_ValueError,
                         "a measurement needs contiguous A and B in C or Fortran order, C in C "
                         "order, sets >= 1 and rounds >= 0");

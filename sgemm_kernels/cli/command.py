@@ -13,7 +13,7 @@ from .. import _core
 from .._catalog import Device
 from .._output import is_stream
 from .._table import printable
-from ..measuring.shapes import Shape
+from ..measuring.shapes import Shape, as_shape
 
 WRONG_STATUS, REFUSED_STATUS, UNSURE_STATUS = 1, 2, 3
 INTERRUPTED_STATUS, BROKEN_PIPE_STATUS = 130, 141
@@ -81,12 +81,13 @@ def device_name(text: str) -> str:
 
 
 def size(text: str) -> Shape:
-    """Parses 'N' or 'MxNxK' as (M, N, K)."""
+    """Parses 'N', 'MxNxK' or 'BATCHxMxNxK' as a shape."""
     parts = text.split("x")
-    if len(parts) not in (1, 3) or not all(part.isdecimal() and int(part) for part in parts):
-        raise argparse.ArgumentTypeError(f"invalid size {text!r}: use N or MxNxK, each at least 1")
-    M, N, K = map(int, parts if len(parts) == 3 else parts * 3)
-    return M, N, K
+    if len(parts) not in (1, 3, 4) or not all(part.isdecimal() and int(part) for part in parts):
+        raise argparse.ArgumentTypeError(
+            f"invalid size {text!r}: use N, MxNxK or BATCHxMxNxK, each at least 1"
+        )
+    return as_shape(tuple(map(int, parts if len(parts) > 1 else parts * 3)))
 
 
 def default_size(device: Device) -> int:

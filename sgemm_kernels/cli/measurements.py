@@ -45,7 +45,8 @@ def _measure_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         type=size,
         nargs="+",
-        help=f"N for square matrices, or MxNxK (default: {GPU_SIZE}; {CPU_SIZE} on the CPU)",
+        help="N for square matrices, MxNxK, or BATCHxMxNxK for a batch "
+        f"(default: {GPU_SIZE}; {CPU_SIZE} on the CPU)",
     )
     cache = parser.add_mutually_exclusive_group()
     cache.add_argument(
@@ -112,7 +113,7 @@ def _measure(options: argparse.Namespace) -> int:
 
 def _refuse_sizes(names: list[str]) -> None:
     """Raises ValueError for a size among the variants' names."""
-    sizes = [name for name in names if re.fullmatch(r"\d+(x\d+x\d+)?", name)]
+    sizes = [name for name in names if re.fullmatch(r"\d+((x\d+){2,3})?", name)]
     if sizes:
         kernels = " ".join(name for name in names if name not in sizes)
         raise ValueError(

@@ -267,17 +267,21 @@ def _check(options: argparse.Namespace) -> int:
     return WRONG_STATUS if failed else 0
 
 
-def _shapes(variant: Variant) -> Iterator[tuple[int, int, int]]:
-    """Shapes (M, N, K) to check: empty, thin, odd, and around the size of the variant's tile."""
+def _shapes(variant: Variant) -> Iterator[tuple[int, ...]]:
+    """Shapes (M, N, K) and (batch, M, N, K) to check: empty, thin, odd, and around the size of the
+    variant's tile."""
     yield from ((0, 3, 2), (3, 2, 0), (1, 1, 1), (1, 1000, 77), (1000, 1, 77), (257, 131, 193))
+    yield from ((0, 3, 2, 4), (300, 4, 4, 4), (7, 17, 33, 29), (3, 65, 130, 300))
     edges = ((max(size - 1, 0), size, size + 1) for size in variant.block_tile)
     yield from itertools.product(*edges)
 
 
-def _worst_share(variant: Variant, shape: tuple[int, int, int], device: str) -> float:
-    M, N, K = shape
+def _worst_share(variant: Variant, shape: tuple[int, ...], device: str) -> float:
+    *batch, M, N, K = shape
     rng = np.random.default_rng(shape)
-    A, B, C = (rng.uniform(-1, 1, size).astype(np.float32) for size in ((M, K), (K, N), (M, N)))
+    A, B, C = (
+        rng.uniform(-1, 1, (*batch, *size)).astype(np.float32) for size in ((M, K), (K, N), (M, N))
+    )
     result = run(variant.name, A, B, C=C, alpha=1.1, beta=-0.7, device=device)
     return expect(A, B, C=C, alpha=1.1, beta=-0.7).worst_share(result)
 
@@ -310,8 +314,8 @@ COMMANDS = (
     Command(
         "check",
         "check every rung against float64",
-        "Multiplies matrices of many shapes with every kernel and compares the results with "
-        "float64.",
+        "Multiplies matrices and batches of many shapes with every kernel and compares the results "
+        "with float64.",
         "--device cpu",
         _check,
         device_argument,

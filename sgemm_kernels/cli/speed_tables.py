@@ -142,7 +142,7 @@ KINDS: dict[str, Callable[[int, int, int], bool]] = {
 
 def kind_of(shape: Shape) -> str:
     """The kind of a shape."""
-    return next(kind for kind, is_one in KINDS.items() if is_one(*shape))
+    return next(kind for kind, is_one in KINDS.items() if is_one(*shape[-3:]))
 
 
 def by_kind(results: Results) -> tuple[list[str], list[list[str]]]:

@@ -47,7 +47,7 @@ def measure_briefly(
     names
         Variants that ``run`` accepts, and competitors, as for ``measure``.
     size
-        N for square matrices or a tuple (M, N, K).
+        N for square matrices, a tuple (M, N, K), or (batch, M, N, K).
     layout
         As for ``measure``.
     device
@@ -76,7 +76,7 @@ def measure_briefly(
     words, make = DATA["uniform"]
     rng = np.random.default_rng(shape)
     A, B = laid_out(make(rng, shape), layout)
-    result = np.empty((A.shape[0], B.shape[1]), np.float32)
+    result = np.empty((*A.shape[:-1], B.shape[-1]), np.float32)
     truth = Truth(A, B, (), rng)
     index = gpu_index(where.name)
     count = 1 if where.l2_bytes is None else operand_sets(shape, where.l2_bytes)
@@ -98,13 +98,14 @@ def measure_briefly(
         Measurement(
             run,
             name,
-            *shape,
+            *shape[-3:],
             errors[name],
             operand_sets=count,
             samples_s=rounded(samples.get(name, ())),
             cublas_median_s=median_of(reference) if reference and name in right else None,
             unmet=unmet_of(own, statistics.median(own)) if (own := samples.get(name)) else (),
             layout=layout,
+            batch=math.prod(shape[:-3]),
         )
         for name in launches
     )

@@ -7,6 +7,7 @@ queued. All variants multiply the same operands in turn (A B C A B C), so that c
 are the same for each.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -63,10 +64,11 @@ def measure(
         (name, f), which is checked and timed by the same rules. f(A, B, out) writes the product to
         out. On the CPU device, these are NumPy arrays. On a GPU they have
         ``__cuda_array_interface__``, which ``torch.as_tensor(A, device='cuda')`` and
-        ``cupy.asarray(A)`` accept. f must queue its work in the default stream without waiting for
-        it.
+        ``cupy.asarray(A)`` accept. For a batch they have three dimensions. f must queue its work in
+        the default stream without waiting for it.
     sizes
-        N for square matrices or a tuple (M, N, K), or a list of these.
+        N for square matrices, a tuple (M, N, K), or (batch, M, N, K) for a batch of products in one
+        call, or a list of these.
     layouts
         Memory layouts of A and B: 'NN', 'NT', 'TN' or 'TT', or several of them. N is row-major, T
         is column-major. Each size is measured in each layout with the same values.
@@ -78,8 +80,9 @@ def measure(
     data
         Values of A and B: 'uniform' in [-1, 1), standard 'normal', or a pair (words, f). The
         protocol records the words. f(rng, (M, N, K)) returns A (M, K) and B (K, N) as row-major
-        float32 arrays; rng is a ``numpy.random.Generator`` with the same state for each run of a
-        shape. With tensor cores, the time can depend on the values.
+        float32 arrays, and f(rng, (batch, M, N, K)) returns (batch, M, K) and (batch, K, N). rng is
+        a ``numpy.random.Generator`` with the same state for each run of a shape. With tensor cores,
+        the time can depend on the values.
     seconds
         Sampling time for each size and layout.
     whole_calls
@@ -205,11 +208,12 @@ class _Bench:
             except KeyboardInterrupt:
                 interrupted = True
         reference = sampling.samples.get(_core._REFERENCE)
+        batch = math.prod(self.shape[:-3])
         rows = [
             Measurement(
                 self.run,
                 name,
-                *self.shape,
+                *self.shape[-3:],
                 errors[name],
                 operand_sets=self.sets,
                 samples_s=rounded(sampling.samples.get(name, ())),
@@ -218,6 +222,7 @@ class _Bench:
                 unmet=sampling.unmet(name) if name in right else (),
                 precision="tf32" if name == TF32 else "float32",
                 layout=layout,
+                batch=batch,
             )
             for name in self.names
         ]
@@ -225,7 +230,8 @@ class _Bench:
             rows = [row for row in rows if row.samples_s or not row.error.right]
         figures = telemetry.figures()
         told = any(figure is not None for figure in figures)
-        return rows, Readings(*self.shape, layout, *figures) if told else None, interrupted
+        readings = Readings(*self.shape[-3:], layout, *figures, batch) if told else None
+        return rows, readings, interrupted
 
     def _check(self, name: str) -> tuple[Accuracy, tuple[float, ...]]:
         """The error of one product, and the times of whole calls. Drops the first time unless it is
@@ -250,7 +256,7 @@ class _Bench:
 
     def _call_competitor(self, competitor: Competitor) -> tuple[Float32, float]:
         # Elements that it does not write stay NaN, which is wrong.
-        C = np.full((self.A.shape[0], self.B.shape[1]), np.nan, np.float32)
+        C = np.full((*self.A.shape[:-1], self.B.shape[-1]), np.nan, np.float32)
         begin = time.perf_counter()
         if self.device.kind != "cpu":
             index = gpu_index(self.device.name)

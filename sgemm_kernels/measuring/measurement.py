@@ -8,7 +8,7 @@ import numpy as np
 
 from .._accuracy import UNIT_ROUNDOFF
 from .._table import as_html, one_line
-from .shapes import Case, Shape, size_text
+from .shapes import Case, Shape, as_shape, size_text
 
 LIBRARIES = {"cuda": "cuBLAS", "hip": "rocBLAS"}
 """The reference library by kind of device. The variant's name is in lower case."""
@@ -105,7 +105,7 @@ class Accuracy:
     """The largest error of an element divided by its bound, which depends on the precision: at most
     1 if the rows are correct."""
     rows: int
-    """Rows compared element by element."""
+    """Rows compared element by element, over all products of a batch."""
     vector_share: float | None = None
     """Check of all elements through a product with a random vector: its error divided by the bound
     for rounding, at most 1 if correct. None if every row was compared."""
@@ -145,6 +145,8 @@ class Measurement:
     """Memory layout of the operands, one of LAYOUTS."""
     timed_by: str | None = None
     """The timing method, if it differs from the run's protocol."""
+    batch: int = 1
+    """Products in the batch, which one launch computes."""
 
     def marked(self, figure: float) -> str:
         """Formats a figure of this measurement.
@@ -191,8 +193,8 @@ class Measurement:
 
     @property
     def shape(self) -> Shape:
-        """(M, N, K)"""
-        return self.M, self.N, self.K
+        """(M, N, K), or (batch, M, N, K) for a batch."""
+        return as_shape((self.batch, self.M, self.N, self.K))
 
     @property
     def case(self) -> Case:
@@ -228,9 +230,10 @@ class Measurement:
 
     @property
     def gflops(self) -> float | None:
-        """2 M N K operations divided by the median time, in 10^9 per second."""
+        """2 M N K operations for each product of the batch, divided by the median time, in 10^9 per
+        second."""
         median = self.median_s
-        return None if median is None else 2e-9 * self.M * self.N * self.K / median
+        return None if median is None else 2e-9 * math.prod(self.shape) / median
 
     @property
     def vs_cublas(self) -> float | None:
@@ -300,11 +303,13 @@ class Readings:
     clock_mhz: float | None
     power_w: float | None
     temperature_c: float | None
+    batch: int = 1
 
     def __str__(self) -> str:
         figures = ((self.clock_mhz, "MHz"), (self.power_w, "W"), (self.temperature_c, "°C"))
         told = [f"{figure:.0f} {unit}" for figure, unit in figures if figure is not None]
-        return f"{size_text((self.M, self.N, self.K), self.layout)}: {', '.join(told)}"
+        shape = as_shape((self.batch, self.M, self.N, self.K))
+        return f"{size_text(shape, self.layout)}: {', '.join(told)}"
 
 
 def median_interval(samples: Sequence[float]) -> tuple[float, float]:

@@ -1,5 +1,6 @@
 """The operands of a measurement: values, layout, and number of sets."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,14 +17,13 @@ If this many sets of tiny operands fit in twice the L2 cache, their times are no
 Float32 = NDArray[np.float32]
 
 Data = tuple[str, Callable[[np.random.Generator, Shape], tuple[Float32, Float32]]]
-"""A description for the protocol, and f(rng, (M, N, K)), which makes A and B."""
+"""A description for the protocol, and f(rng, shape), which makes A and B."""
 
 
 def of_shape(made: Any, shape: Shape) -> tuple[Float32, Float32]:
-    """The matrices that `data` made. Raises ValueError if their shape or dtype is wrong."""
-    M, N, K = shape
+    """The operands that `data` made. Raises ValueError if their shape or dtype is wrong."""
     A, B = made
-    for name, matrix, wanted in (("A", A, (M, K)), ("B", B, (K, N))):
+    for name, matrix, wanted in zip("AB", (A, B), _shapes_of_operands(shape), strict=True):
         found = getattr(matrix, "shape", None), str(getattr(matrix, "dtype", type(matrix).__name__))
         if found != (wanted, "float32"):
             raise ValueError(
@@ -31,6 +31,12 @@ def of_shape(made: Any, shape: Shape) -> tuple[Float32, Float32]:
                 f"{wanted} and dtype float32 are needed"
             )
     return A, B
+
+
+def _shapes_of_operands(shape: Shape) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shapes of A and B."""
+    *batch, M, N, K = shape
+    return (*batch, M, K), (*batch, K, N)
 
 
 def read_only(matrix: Float32) -> Float32:
@@ -43,20 +49,22 @@ def read_only(matrix: Float32) -> Float32:
 def operand_sets(shape: Shape, l2_bytes: int) -> int:
     """The smallest number of float32 operand sets (including results) that together exceed twice
     the L2 cache, but at most MOST_SETS."""
-    M, N, K = shape
-    return min(1 + 2 * l2_bytes // (4 * (M * K + K * N + M * N)), MOST_SETS)
+    *batch, M, N, K = shape
+    elements = math.prod(batch) * (M * K + K * N + M * N)
+    return min(1 + 2 * l2_bytes // (4 * elements), MOST_SETS)
 
 
 def laid_out(operands: tuple[Float32, Float32], layout: str) -> tuple[Float32, Float32]:
-    """The same values in row-major or column-major order, by the layout."""
+    """The same values in row-major or column-major order, by the layout. The matrices of a batch
+    follow one another."""
     A, B = (
-        np.asarray(values, order="F" if letter == "T" else "C")
+        np.ascontiguousarray(values.mT).mT if letter == "T" else np.ascontiguousarray(values)
         for values, letter in zip(operands, layout, strict=True)
     )
     return A, B
 
 
-def _uniform(rng: np.random.Generator, *shape: int) -> Float32:
+def _uniform(rng: np.random.Generator, shape: tuple[int, ...]) -> Float32:
     """Random float32 values in [-1, 1), made without a float64 copy."""
     values = rng.random(shape, np.float32)
     values *= 2
@@ -64,15 +72,20 @@ def _uniform(rng: np.random.Generator, *shape: int) -> Float32:
     return values
 
 
-def _normal(rng: np.random.Generator, *shape: int) -> Float32:
+def _normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Float32:
     return rng.standard_normal(shape, np.float32)
 
 
 def _pair(
     of: Callable[..., Float32],
 ) -> Callable[[np.random.Generator, Shape], tuple[Float32, Float32]]:
-    """Makes a function that returns A and B from one that returns a single matrix."""
-    return lambda rng, shape: (of(rng, shape[0], shape[2]), of(rng, shape[2], shape[1]))
+    """Makes a function that returns A and B from one that returns a single operand."""
+
+    def pair(rng: np.random.Generator, shape: Shape) -> tuple[Float32, Float32]:
+        of_A, of_B = _shapes_of_operands(shape)
+        return of(rng, of_A), of(rng, of_B)
+
+    return pair
 
 
 DATA: dict[str, Data] = {

@@ -23,7 +23,7 @@ from .._style import (
 from .measurement import CPU_WARNING, KINDS, UNMET, UNMET_NOTE, Measurement
 from .result_rows import MeasurementRows
 from .results_file import read_json
-from .shapes import Shape, size_text
+from .shapes import Shape, is_square, size_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -135,7 +135,7 @@ def common_shape(results: MeasurementRows, traffic: str | Path | None = None) ->
     Returns
     -------
     tuple of int
-        (M, N, K).
+        (M, N, K), or (batch, M, N, K).
 
     Raises
     ------
@@ -151,7 +151,7 @@ def common_shape(results: MeasurementRows, traffic: str | Path | None = None) ->
         common = [shape for shape in common if shape in counted]
         if not common:
             raise ValueError(f"{traffic} has no GPU counters at any shape of these results")
-    return max(common, key=lambda shape: (math.prod(shape), len(set(shape)) == 1))
+    return max(common, key=lambda shape: (math.prod(shape), is_square(shape)))
 
 
 def _traffic(path: str | Path) -> dict[Shape, dict[str, dict[str, Any]]]:
@@ -170,7 +170,7 @@ def _traffic(path: str | Path) -> dict[Shape, dict[str, dict[str, Any]]]:
 
 
 def _draw_speed(axes: "Axes", results: MeasurementRows, theme: Theme) -> str:
-    squares = [shape for shape in results.shapes if len(set(shape)) == 1]
+    squares = [shape for shape in results.shapes if is_square(shape)]
     on_gpu = results.run.kind != "cpu"
     unit = 1e3 if on_gpu else 1.0
     ends: list[tuple[float, str, str]] = []
@@ -231,7 +231,8 @@ def _draw_pair(
     axes.bar_label(bars, labels, padding=3, fontsize=11, bbox=behind, zorder=3)
     axes.axhline(1, color=theme.ink, linewidth=1.5, linestyle="--")
     axes.set_ylim(0, 1.12 * max(1.0, *heights))
-    axes.set_xlabel("M = N = K, or M x N x K")
+    batches = ", or batch x M x N x K" if any(len(shape) > 3 for shape in results.shapes) else ""
+    axes.set_xlabel(f"M = N = K, or M x N x K{batches}")
     axes.set_ylabel(f"speed of {label_of(pair[0])} / speed of {label_of(pair[1])}")
     axes.grid(visible=False, axis="x")
     one, other = map(label_of, pair)
@@ -388,7 +389,7 @@ def _reduced(results: MeasurementRows, name: str) -> bool:
 
 
 def _spelled(shape: Shape) -> str:
-    return f"M = N = K = {shape[0]}" if len(set(shape)) == 1 else size_text(shape)
+    return f"M = N = K = {shape[0]}" if is_square(shape) else size_text(shape)
 
 
 def _note(results: MeasurementRows) -> str:

@@ -29,7 +29,7 @@ class MeasurementRows:
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """The shapes (M, N, K) measured, in the order of the rows."""
+        """The shapes measured, (M, N, K) or (batch, M, N, K), in the order of the rows."""
         return tuple(dict.fromkeys(row.shape for row in self.rows))
 
     @property
@@ -80,7 +80,7 @@ class MeasurementRows:
         variant
             Its name.
         size
-            N or (M, N, K).
+            N, (M, N, K) or (batch, M, N, K).
         layout
             One of LAYOUTS.
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _COLUMNS = (
     *("variant", "M", "N", "K", "median_s", "iqr_s", "samples", "gflops", "vs_cublas"),
     *("share_of_peak", "call_median_s"),
-    *("layout", "timed_by", "precision", "error_relative", "error_worst_share"),
+    *("layout", "batch", "timed_by", "precision", "error_relative", "error_worst_share"),
     *("operand_sets", "unmet", "timer", "cache", "device"),
     *("driver", "cuda_toolkit", "cublas", "ffma_gflops", "csrc_hash", "date"),
 )

@@ -4,10 +4,11 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, SupportsIndex
 
-Shape = tuple[int, int, int]
+Shape = tuple[int, int, int] | tuple[int, int, int, int]
+"""(M, N, K), or (batch, M, N, K) for a batch of more than one product."""
 
 Size = SupportsIndex | Sequence[SupportsIndex]
-"""N for square matrices, or (M, N, K), as integers of any type."""
+"""N for square matrices, (M, N, K), or (batch, M, N, K), as integers of any type."""
 
 Case = tuple[Shape, str]
 """A shape, and the layout of its operands."""
@@ -18,24 +19,34 @@ view of a row-major array. The result is row-major."""
 
 
 def size_text(shape: Shape, layout: str = "NN") -> str:
-    """'4096' or '512x16x500000', with the layout if it is not row-major."""
-    size = str(shape[0]) if len(set(shape)) == 1 else "x".join(map(str, shape))
+    """'4096', '512x16x500000' or, for a batch of 1000, '1000x8x8x8', with the layout if it is not
+    row-major."""
+    size = str(shape[0]) if is_square(shape) else "x".join(map(str, shape))
     return size if layout == "NN" else f"{size} {layout}"
 
 
+def is_square(shape: Shape) -> bool:
+    """Whether the shape is one product of square matrices."""
+    return len(shape) == 3 and len(set(shape)) == 1
+
+
 def as_shape(size: Size) -> Shape:
-    """(M, N, K) of a size. Raises TypeError or ValueError for an invalid size or one below 1."""
+    """The shape of a size; a batch of 1 is one product. Raises TypeError or ValueError for an
+    invalid size or one below 1."""
     numbers = [*size] if isinstance(size, Iterable) else [size] * 3
     try:
         if any(isinstance(number, bool) for number in numbers):
             raise TypeError
-        M, N, K = map(operator.index, numbers)
+        batch, M, N, K = map(operator.index, [1] * (len(numbers) == 3) + numbers)
     except (TypeError, ValueError) as error:
-        message = f"invalid size {size!r}: use N or (M, N, K) with integers, or a list of these"
+        message = (
+            f"invalid size {size!r}: use N, (M, N, K) or (batch, M, N, K) with integers, or a list "
+            "of these"
+        )
         raise type(error)(message) from None
-    if min(M, N, K) < 1:
-        raise ValueError(f"invalid size {size!r}: M, N and K must be at least 1")
-    return M, N, K
+    if min(batch, M, N, K) < 1:
+        raise ValueError(f"invalid size {size!r}: each number must be at least 1")
+    return (M, N, K) if batch == 1 else (batch, M, N, K)
 
 
 def shapes_of(sizes: Size | Iterable[Size]) -> list[Shape]:

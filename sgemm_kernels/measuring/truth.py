@@ -24,7 +24,8 @@ a whole matrix, those would take longer than the arithmetic."""
 
 
 class Truth:
-    """The float64 reference of A @ B, computed once and used for every variant.
+    """The float64 reference of A @ B, computed once and used for every variant. A and B may be
+    batches.
 
     Up to FULL_CHECK, every element is compared. Beyond, ROWS_CHECKED rows are compared, including
     rows at tile edges, and all elements through the product with a vector v of random signs: C @ v
@@ -37,9 +38,9 @@ class Truth:
     def __init__(
         self, A: Float32, B: Float32, edges: Iterable[int], rng: np.random.Generator
     ) -> None:
-        M, N = A.shape[0], B.shape[1]
-        self._roundings = gamma(A.shape[1])
-        self._whole = max(M, N, A.shape[1]) <= FULL_CHECK or M <= ROWS_CHECKED
+        (M, K), N = A.shape[-2:], B.shape[-1]
+        self._roundings = gamma(K)
+        self._whole = max(M, N, K) <= FULL_CHECK or M <= ROWS_CHECKED
         self.rows = np.arange(M)
         if not self._whole:
             wanted = [row for row in sorted(edges) if row < M][: ROWS_CHECKED // 2]
@@ -49,21 +50,25 @@ class Truth:
             self._signs = rng.choice((-1.0, 1.0), N)
             self._product = _times(A, _times(B, self._signs))
             terms = _times(A, _times(B, np.ones(N), np.abs), np.abs)
-            largest_of_B = np.maximum(B.max(axis=1), -B.min(axis=1)).astype(np.float64)
+            largest_of_B = np.maximum(B.max(axis=-1), -B.min(axis=-1)).astype(np.float64)
             largest = _times(A, largest_of_B, np.abs)
             self._allowed = 16 * UNIT_ROUNDOFF * np.sqrt(terms * largest)
-        # The rows are converted again for each part of B, so no part is smaller than the rows.
-        rows = A[self.rows]
-        columns = range(0, N, max(_BAND // A.shape[1], len(rows)))
-        parts = [expect(rows, B[:, i : i + columns.step]) for i in columns]
+        rows = A[..., self.rows, :]
+        if A.ndim > 2:
+            some = range(0, len(A), max(_BAND // (len(self.rows) * N), 1))
+            parts = [expect(rows[i : i + some.step], B[i : i + some.step]) for i in some]
+        else:  # the rows are converted again for each part of B: no part is smaller than the rows
+            columns = range(0, N, max(_BAND // K, len(rows)))
+            parts = [expect(rows, B[:, i : i + columns.step]) for i in columns]
         fields = zip(*((e.value, e.bound, e.may_overflow) for e in parts), strict=True)
-        self._exact = Expected(*(np.hstack(field) for field in fields))
+        along = 0 if A.ndim > 2 else 1
+        self._exact = Expected(*(np.concatenate(field, along) for field in fields))
 
     def accuracy_of(self, C: Float32, rounding: float = 0.0) -> Accuracy:
-        """The error of a result (M, N). ``rounding`` is the relative rounding error of each input;
+        """The error of a result. ``rounding`` is the relative rounding error of each input;
         each term may be off by twice that, in addition to float32 rounding."""
         exact = self._exact.value
-        rows = C[self.rows]
+        rows = C[..., self.rows, :]
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             error = np.linalg.norm(rows - exact)
             relative = float(error / np.linalg.norm(exact)) if error != 0 else 0.0
@@ -75,13 +80,18 @@ class Truth:
                 vector_share = _or_infinity(float(share.max()) / widened)
         widened = 1 + 2 * rounding / self._roundings
         worst = _or_infinity(self._exact.worst_share(rows) / widened)
-        return Accuracy(_or_infinity(relative), worst, len(self.rows), vector_share)
+        count = math.prod(exact.shape[:-1])
+        return Accuracy(_or_infinity(relative), worst, count, vector_share)
 
 
 def _times(
     matrix: Float32, vector: NDArray[np.float64], of: Callable[[Any], Any] = np.asarray
 ) -> NDArray[np.float64]:
-    """of(matrix) @ vector in float64, computed in bands of rows."""
+    """of(matrix) @ vector in float64, computed in bands of rows. For a batch of matrices, with one
+    vector for all or one for each."""
+    if matrix.ndim > 2:
+        vectors = np.broadcast_to(vector, (len(matrix), matrix.shape[-1]))
+        return np.stack([_times(*each, of) for each in zip(matrix, vectors, strict=True)])
     bands = range(0, matrix.shape[0], max(_BAND // matrix.shape[1], 1))
     return np.concatenate(
         [of(matrix[i : i + bands.step].astype(np.float64)) @ vector for i in bands]
