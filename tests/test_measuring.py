@@ -408,7 +408,7 @@ class TestOnAPretendedGPU:
 
     @pytest.fixture
     def launched(self, monkeypatch):
-        gpu = Device("cuda:0", "cuda", "A GPU", True, None, (9, 0), 1, True, *(None,) * 2, 2**30,
+        gpu = Device("cuda:0", "cuda", "A GPU", True, None, (9, 0), 1, True, *(None,) * 3, 2**30,
                      1000, *(None,) * 3, "0000:3B:00.0")  # fmt: skip
         honest = _core.run
         launched = []

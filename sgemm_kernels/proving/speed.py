@@ -10,9 +10,8 @@ from .. import _core, _plans
 from .._catalog import Device
 from ..measuring.devices import gpu_index
 from ..measuring.operands import operand_sets
-from ..measuring.shapes import Shape
 
-SHAPES: tuple[Shape, ...] = (
+SHAPES: tuple[tuple[int, int, int], ...] = (
     (256, 256, 256),
     (512, 512, 512),
     (1024, 1024, 1024),
@@ -43,7 +42,9 @@ class Fit:
     start: float
 
 
-def time_shapes(device: Device, shapes: tuple[Shape, ...] = SHAPES) -> tuple[Timed, ...]:
+def time_shapes(
+    device: Device, shapes: tuple[tuple[int, int, int], ...] = SHAPES
+) -> tuple[Timed, ...]:
     """Takes turns between `simt` and `mma` at each shape. A shape without samples is left out."""
     found = []
     for M, N, K in shapes:
