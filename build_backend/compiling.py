@@ -379,7 +379,7 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
         flags = ["-ccbin", cxx.command, "-O3", "-std=c++20", "-DSGEMM_CUDA=1"]
         flags += ["--compiler-options=" + ",".join(common)]
         flags += ["-Werror=all-warnings"] if werror else []
-        if int(toolkit.version.split(".")[0]) >= SMALL_CODE_SINCE:
+        if _is_portable(environ) and int(toolkit.version.split(".")[0]) >= SMALL_CODE_SINCE:
             flags += ["--compress-mode=size"]
         everywhere = architecture_flags(toolkit.architectures)
         for source in kernels:
@@ -592,10 +592,17 @@ def _link_command(
     # A static C++ runtime runs on this machine whatever runtime a Python environment brings. It
     # needs this machine's glibc, so a wheel for older systems uses their runtime. Some
     # distributions package the static one separately.
-    portable = environ.get("SGEMM_KERNELS_PORTABLE") == "1"
-    if not portable and Path(_answer([cxx, "-print-file-name=libstdc++.a"])).is_absolute():
+    if (
+        not _is_portable(environ)
+        and Path(_answer([cxx, "-print-file-name=libstdc++.a"])).is_absolute()
+    ):
         command += ["-static-libstdc++", "-static-libgcc"]
     return command
+
+
+def _is_portable(environ: Mapping[str, str]) -> bool:
+    """Whether the build is a wheel for other machines."""
+    return environ.get("SGEMM_KERNELS_PORTABLE") == "1"
 
 
 def _kernel_sources(root: Path) -> list[Path]:

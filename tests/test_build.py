@@ -694,6 +694,29 @@ def test_each_kernel_is_compiled_for_both_kinds_of_device(sources):
     assert not any("-DSGEMM_CUDA=1" in job.flags for job in alone)
 
 
+@pytest.mark.parametrize(("version", "compressed"), [("13.0.88", True), ("12.4.131", False)])
+def test_a_portable_build_has_small_gpu_code(version, compressed):
+    cuda = toolkit.Toolkit(Path("/cuda/bin/nvcc"), Path("/cuda/lib/a"), version, (90,))
+    for portable, expected in (("1", compressed), ("", False)):
+        environ = {"PATH": os.environ["PATH"], "SGEMM_KERNELS_PORTABLE": portable}
+        jobs = [job for job in compiling.plan(ROOT, environ, cuda) if "cuda" in job.target.parts]
+        assert jobs
+        for job in jobs:
+            assert ("--compress-mode=size" in job.flags) == (
+                expected and "/cuda/" in job.compiler.command
+            )
+
+
+def test_a_portable_build_uses_the_users_runtime_of_cpp(tmp_path):
+    compiler = tmp_path / "c++"  # one with a static runtime
+    compiler.write_text("#!/bin/sh\necho /usr/lib/libstdc++.a\n")
+    compiler.chmod(0o755)
+    for portable, static in (("1", False), ("", True)):
+        environ = {"CXX": str(compiler), "SGEMM_KERNELS_PORTABLE": portable}
+        command = compiling._link_command(environ, None, [], Path("out.so"))
+        assert ("-static-libstdc++" in command) == static
+
+
 def test_no_two_objects_share_a_path():
     cuda = toolkit.Toolkit(Path("/cuda/bin/nvcc"), Path("/cuda/lib/a"), "13.0.88", (90,))
     environ = {"PATH": os.environ["PATH"]}
