@@ -81,13 +81,13 @@ extern "C" int keep_scratch(int device)
 /* Queues a product in the default stream of a device that is current. */
 extern "C" Status multiply(const Sgemm *problem, int device, const Plan *plan)
 {
-    const Launch where = {device, nullptr, nullptr, nullptr, false};
+    const Launch where = {device, nullptr, nullptr, {}, false};
     return launch_plan_cuda(problem, &where, plan);
 }
 
 extern "C" Status describe(int device, PlanDevice *found)
 {
-    const Launch where = {device, nullptr, nullptr, nullptr, false};
+    const Launch where = {device, nullptr, nullptr, {}, false};
     return plan_device_cuda(&where, found);
 }
 
