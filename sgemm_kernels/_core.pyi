@@ -206,7 +206,13 @@ def _usable_bytes(proc: str | PathLike[str], cgroups: str | PathLike[str], /) ->
 def _plan_constants(model: str, /) -> dict[str, float]: ...
 def _keep_plan_constants(model: str, constants: dict[str, float], /) -> None: ...
 def _plan_constants_of_sheet(
-    major: int, minor: int, bytes: float, /
+    major: int,
+    minor: int,
+    clock: int,
+    memory_clock: int,
+    memory_bus_bits: int,
+    multiprocessors: int,
+    /,
 ) -> dict[str, float] | None: ...
 def _plan_estimate(
     constants: dict[str, float],

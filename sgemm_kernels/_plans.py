@@ -23,18 +23,15 @@ def constants_for(model: str) -> dict[str, float]:
 
 def constants_on(device: Device) -> dict[str, float]:
     """The constants that products on a GPU use."""
-    of_sheet = _of_sheet(device)
-    fitted = model_is_fitted(device.model)
-    return constants_for(device.model) if fitted or of_sheet is None else of_sheet
+    of_sheet = None if model_is_fitted(device.model) else _of_sheet(device)
+    return of_sheet or constants_for(device.model)
 
 
 def source_of(device: Device) -> str:
     """Where the constants of a GPU come from, in words."""
     if model_is_fitted(device.model):
         return "fitted on this machine"
-    if device.compute_capability == (9, 0):
-        return "fitted to an H100"
-    return "fitted to an H100" if _of_sheet(device) is None else "from the GPU's data sheet"
+    return "from the GPU's data sheet" if _of_sheet(device) else "fitted to an H100"
 
 
 def model_is_fitted(model: str) -> bool:
@@ -43,14 +40,13 @@ def model_is_fitted(model: str) -> bool:
 
 
 def _of_sheet(device: Device) -> dict[str, float] | None:
-    """As csrc/engine/auto.cu computes them. None for GPUs that need none or are not in the
-    table."""
-    clock, memory_clock = device.clock_mhz, device.memory_clock_mhz
-    if device.compute_capability in (None, (9, 0)) or not clock or not memory_clock:
-        return None
-    bus_bytes = 2 * (device.memory_bus_bits or 0) / 8
+    """None for GPUs that need no such constants or are not in the table."""
+    clocks = (device.clock_mhz or 0, device.memory_clock_mhz or 0)
     return _core._plan_constants_of_sheet(
-        *device.compute_capability, memory_clock * bus_bytes / clock / device.multiprocessors
+        *(device.compute_capability or (0, 0)),
+        *clocks,
+        device.memory_bus_bits or 0,
+        device.multiprocessors,
     )
 
 

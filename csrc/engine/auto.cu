@@ -158,70 +158,84 @@ static int find_widest_cluster()
     return 1;
 }
 
-/* The constants that were fitted to GPUs of this name; otherwise those of the data sheet. */
-static const PlanConstants *constants_of(int device, const char *model)
+/* What the choice of a plan and of tensor cores depends on. */
+struct KnownDevice {
+    PlanDevice plan;
+    GpuFigures figures;
+    char model[sizeof cudaDeviceProp::name]; /* empty if unknown */
+};
+
+static GpuFigures figures_of(int device)
 {
-    const PlanConstants *const fitted = plan_constants(model);
-    int capability[2] = {}, clock = 0, memory_clock = 0, bus_bits = 0, multiprocessors = 0;
+    GpuFigures found = {};
     const struct {
         int *to;
         cudaDeviceAttr attribute;
-    } queries[] = {{&capability[0], cudaDevAttrComputeCapabilityMajor},
-                   {&capability[1], cudaDevAttrComputeCapabilityMinor},
-                   {&clock, cudaDevAttrClockRate},
-                   {&memory_clock, cudaDevAttrMemoryClockRate},
-                   {&bus_bits, cudaDevAttrGlobalMemoryBusWidth},
-                   {&multiprocessors, cudaDevAttrMultiProcessorCount}};
+    } queries[] = {{&found.capability[0], cudaDevAttrComputeCapabilityMajor},
+                   {&found.capability[1], cudaDevAttrComputeCapabilityMinor},
+                   {&found.clock, cudaDevAttrClockRate},
+                   {&found.memory_clock, cudaDevAttrMemoryClockRate},
+                   {&found.memory_bus_bits, cudaDevAttrGlobalMemoryBusWidth},
+                   {&found.multiprocessors, cudaDevAttrMultiProcessorCount}};
     for (const auto &query : queries) {
         cudaDeviceGetAttribute(query.to, query.attribute, device);
     }
-    const bool measured = capability[0] == 9 && capability[1] == 0;
-    if (fitted != &plan_fitted || measured || clock == 0 || multiprocessors == 0) {
-        return fitted;
-    }
-    const double bytes = 2.0 * memory_clock * bus_bits / 8 / clock / multiprocessors;
-    auto *const of_sheet = new PlanConstants; // never freed, like PlanDevice below
-    if (plan_constants_of_sheet(capability, bytes, of_sheet)) {
-        return of_sheet;
-    }
-    delete of_sheet;
-    return fitted;
+    return found;
 }
 
-static PlanDevice describe_device(int device)
+/* The constants that were fitted to GPUs of this name; otherwise those of the data sheet. */
+static const PlanConstants *constants_of(const KnownDevice &device)
+{
+    const PlanConstants *const fitted = plan_constants(device.model);
+    PlanConstants of_sheet;
+    if (fitted != &plan_fitted || !plan_constants_of_sheet(&device.figures, &of_sheet)) {
+        return fitted;
+    }
+    return new PlanConstants(of_sheet); // never freed, like KnownDevice below
+}
+
+static KnownDevice describe_device(int device)
 {
     const int version = version_of_code();
-    PlanDevice found = {0, version >= 90 ? find_widest_cluster() : 1, 0, &plan_fitted};
-    if (version >= 80) {
-        cudaDeviceGetAttribute(&found.multiprocessors, cudaDevAttrMultiProcessorCount, device);
-    }
-    cudaDeviceGetAttribute(&found.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    KnownDevice found = {};
+    found.figures = figures_of(device);
+    found.plan.multiprocessors = version >= 80 ? found.figures.multiprocessors : 0;
+    found.plan.widest_cluster = version >= 90 ? find_widest_cluster() : 1;
+    cudaDeviceGetAttribute(&found.plan.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin,
+                           device);
     cudaDeviceProp properties;
     if (cudaGetDeviceProperties(&properties, device) == cudaSuccess) {
-        found.constants = constants_of(device, properties.name);
+        memcpy(found.model, properties.name, sizeof found.model);
     }
+    found.plan.constants = constants_of(found);
     cudaGetLastError();
     return found;
 }
 
-extern "C" Status plan_device_cuda(const Launch *where, PlanDevice *device)
+static const KnownDevice &known_device(int device)
 {
     constexpr int most = 64; // cached devices; others are queried for each product
-    static std::atomic<const PlanDevice *> known[most];
-    if (where->device >= most) {
-        *device = describe_device(where->device);
-        return status_ok();
+    static std::atomic<const KnownDevice *> known[most];
+    if (device >= most) {
+        thread_local KnownDevice other;
+        other = describe_device(device);
+        return other;
     }
-    const PlanDevice *found = known[where->device].load();
+    const KnownDevice *found = known[device].load();
     if (!found) {
-        const auto *const fresh = new PlanDevice(describe_device(where->device));
-        if (known[where->device].compare_exchange_strong(found, fresh)) {
+        const auto *const fresh = new KnownDevice(describe_device(device));
+        if (known[device].compare_exchange_strong(found, fresh)) {
             found = fresh;
         } else {
             delete fresh; // another thread was first
         }
     }
-    *device = *found;
+    return *found;
+}
+
+extern "C" Status plan_device_cuda(const Launch *where, PlanDevice *device)
+{
+    *device = known_device(where->device).plan;
     return status_ok();
 }
 #elif !defined(SGEMM_FUSED)
@@ -251,41 +265,13 @@ static Status launch_or_fall_back(const Sgemm *problem, const Launch *where, con
     return then.code == STATUS_OK || status.code == STATUS_OK ? then : status;
 }
 
-#ifdef __CUDACC__
-/* A GPU's name, found once. NULL if unknown. */
-static const char *model_of(int device)
-{
-    constexpr int most = 64;
-    static std::atomic<const char *> known[most];
-    if (device >= most) {
-        return nullptr;
-    }
-    const char *name = known[device].load();
-    if (!name) {
-        cudaDeviceProp properties;
-        const bool found = cudaGetDeviceProperties(&properties, device) == cudaSuccess;
-        char *const fresh = found ? strdup(properties.name) : nullptr;
-        cudaGetLastError();
-        if (fresh && known[device].compare_exchange_strong(name, fresh)) {
-            name = fresh;
-        } else {
-            free(fresh); // another thread was first
-        }
-    }
-    return name;
-}
-#endif
-
 /* The tensor cores that round as the proof of the error bound assumes
  * (docs/inside/tensor_cores.md). */
 static TensorCores tensor_cores_of(const Launch *where, const PlanDevice &device)
 {
 #ifdef __CUDACC__
-    int capability[2] = {};
-    cudaDeviceGetAttribute(&capability[0], cudaDevAttrComputeCapabilityMajor, where->device);
-    cudaDeviceGetAttribute(&capability[1], cudaDevAttrComputeCapabilityMinor, where->device);
-    const char *const model = model_of(where->device);
-    return plan_tensor_cores(model ? model : "", capability, &device);
+    const KnownDevice &known = known_device(where->device);
+    return plan_tensor_cores(known.model, known.figures.capability, &device);
 #else
     (void)where;
     const TensorCoreModel model = cpu_tensor_cores();

@@ -89,9 +89,15 @@ extern const PlanConstants plan_fitted;
 void plan_keep(const char *model, const PlanConstants *constants);
 const PlanConstants *plan_constants(const char *model);
 
-/* The fitted constants, scaled to a GPU of this compute capability whose memory delivers so many
- * bytes per cycle and multiprocessor. False if the GPU is not in the table. */
-bool plan_constants_of_sheet(const int capability[2], double bytes, PlanConstants *constants);
+/* What the driver reports of a GPU. Both clocks have the same unit. */
+typedef struct {
+    int capability[2];
+    int clock, memory_clock, memory_bus_bits, multiprocessors;
+} GpuFigures;
+
+/* The fitted constants, scaled to another GPU by its data sheet. False for GPUs that need no
+ * scaling, or that are not in the table. */
+bool plan_constants_of_sheet(const GpuFigures *gpu, PlanConstants *constants);
 
 /* An operand as the planner sees it: rows of A, or columns of B. */
 typedef struct {

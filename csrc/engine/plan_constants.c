@@ -44,30 +44,32 @@ void plan_keep(const char *model, const PlanConstants *constants)
 }
 
 /* float32 multiply-adds per cycle and multiprocessor: "Throughput of Native Arithmetic
- * Instructions" in NVIDIA's CUDA C++ Programming Guide. */
+ * Instructions" in NVIDIA's CUDA C++ Programming Guide. The constants were measured on 9.0. */
 static const struct {
     int capability[2];
     double multiply_adds;
 } data_sheets[] = {
-    {{8, 0}, 64},   {{8, 6}, 128},  {{8, 7}, 128},  {{8, 9}, 128},  {{9, 0}, 128},
+    {{8, 0}, 64},   {{8, 6}, 128},  {{8, 7}, 128},  {{8, 9}, 128},
     {{10, 0}, 128}, {{10, 3}, 128}, {{12, 0}, 128}, {{12, 1}, 128},
 };
 /* The same of the H100 that the constants were fitted to, and its bytes of memory per cycle and
  * multiprocessor: 3.35 TB/s at 1.98 GHz. */
 static const double fitted_multiply_adds = 128, fitted_bytes = 12.8;
 
-bool plan_constants_of_sheet(const int capability[2], double bytes, PlanConstants *constants)
+bool plan_constants_of_sheet(const GpuFigures *gpu, PlanConstants *constants)
 {
+    const double cycles = (double)gpu->clock * gpu->multiprocessors;
+    const double bytes = 2.0 * gpu->memory_clock * gpu->memory_bus_bits / 8; /* two per clock */
     for (size_t row = 0; row < sizeof data_sheets / sizeof *data_sheets; ++row) {
-        if (memcmp(data_sheets[row].capability, capability, 2 * sizeof *capability) != 0) {
-            continue;
+        if (memcmp(data_sheets[row].capability, gpu->capability, sizeof gpu->capability) == 0 &&
+            cycles > 0 && bytes > 0) {
+            *constants = plan_fitted;
+            constants->from_memory *= bytes / cycles / fitted_bytes;
+            for (int i = 0; i < TILE_COUNT; ++i) {
+                constants->slots[i] *= fitted_multiply_adds / data_sheets[row].multiply_adds;
+            }
+            return true;
         }
-        *constants = plan_fitted;
-        constants->from_memory *= bytes / fitted_bytes;
-        for (int i = 0; i < TILE_COUNT; ++i) {
-            constants->slots[i] *= fitted_multiply_adds / data_sheets[row].multiply_adds;
-        }
-        return bytes > 0;
     }
     return false;
 }

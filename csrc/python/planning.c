@@ -73,21 +73,21 @@ PyObject *keep_plan_constants(PyObject *Py_UNUSED(module), PyObject *args)
 }
 
 const char plan_constants_of_sheet_doc[] =
-    "_plan_constants_of_sheet(major, minor, bytes)\n"
+    "_plan_constants_of_sheet(major, minor, clock, memory_clock, memory_bus_bits, "
+    "multiprocessors)\n"
     "\n"
-    "The constants of the cost model by a GPU's data sheet: a dict, or None if there is none.\n"
-    "`bytes` is what the memory delivers per cycle and multiprocessor.";
+    "The constants of the cost model by a GPU's data sheet: a dict, or None for a GPU that needs\n"
+    "none or is not in the table. Both clocks have the same unit.";
 
 PyObject *plan_constants_by_sheet(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    int capability[2];
-    double bytes;
+    GpuFigures gpu;
     PlanConstants constants;
-    if (!PyArg_ParseTuple(args, "iid", &capability[0], &capability[1], &bytes)) {
+    if (!PyArg_ParseTuple(args, "iiiiii", &gpu.capability[0], &gpu.capability[1], &gpu.clock,
+                          &gpu.memory_clock, &gpu.memory_bus_bits, &gpu.multiprocessors)) {
         return NULL;
     }
-    return plan_constants_of_sheet(capability, bytes, &constants) ? dict_of(&constants)
-                                                                  : Py_NewRef(Py_None);
+    return plan_constants_of_sheet(&gpu, &constants) ? dict_of(&constants) : Py_NewRef(Py_None);
 }
 
 const char plan_estimate_doc[] =

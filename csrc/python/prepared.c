@@ -362,10 +362,7 @@ PyObject *prepared_run_far(PyObject *module, const RunArguments *arguments)
 {
     PyObject *const out = arguments->out;
     View view;
-    if (arguments->stream != Py_None) {
-        PyErr_SetString(PyExc_ValueError,
-                        "stream is only for arrays on a GPU, but A is a numpy.ndarray, so the "
-                        "result is complete when run() returns: omit stream");
+    if (!run_has_no_stream(arguments)) {
         return NULL;
     }
     if (out != Py_None &&

@@ -183,6 +183,16 @@ static int may_be_on_gpu(PyObject *module, const RunArguments *arguments)
     return may;
 }
 
+bool run_has_no_stream(const RunArguments *arguments)
+{
+    if (arguments->stream != Py_None) {
+        PyErr_SetString(PyExc_ValueError,
+                        "stream is only for arrays on a GPU, but A is in host memory, so the "
+                        "result is complete when run() returns: omit stream");
+    }
+    return arguments->stream == Py_None;
+}
+
 PyObject *run_product(PyObject *module, const RunArguments *given)
 {
     RunArguments replaced = *given;
@@ -207,10 +217,7 @@ PyObject *run_product(PyObject *module, const RunArguments *given)
     if (!take_operands(module, arguments, &product, &batch)) {
         return NULL;
     }
-    if (arguments->stream != Py_None) {
-        PyErr_SetString(PyExc_ValueError,
-                        "stream is only for arrays on a GPU, but these are in host memory, so the "
-                        "result is complete when run() returns: omit stream");
+    if (!run_has_no_stream(arguments)) {
         return NULL;
     }
     int devices[MOST_GPUS];

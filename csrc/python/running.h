@@ -26,4 +26,7 @@ PyObject *run_on_gpu(PyObject *module, const RunArguments *arguments, Product *p
  * warning. Sets an exception and returns false if they do not fit, or if warnings are errors. */
 bool beta_fits_c(const RunArguments *arguments, const Product *product);
 
+/* For operands in host memory: sets an exception and returns false if there is a stream. */
+bool run_has_no_stream(const RunArguments *arguments);
+
 #endif
