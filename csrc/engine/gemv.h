@@ -178,11 +178,12 @@ template <int ROWS> struct SumsByRows {
     float sums[gemv_warps][ROWS][width];
 };
 
-/* Adds A(row + r, k) * B(k, col ... col + 3) for k = first, first + step, ... up to the end of the
- * block's split. WHOLE: the four elements of B are an aligned float4 inside B. */
+/* Adds A(row + r, k) * B(k, c) for four columns c, from `col` on `apart` from each other, and for k =
+ * first, first + step, ... up to the end of the block's split. WHOLE: the four elements of B are an
+ * aligned float4 inside B. */
 template <bool WHOLE, int ROWS>
 __device__ __forceinline__ void add_rows(const Sgemm &p, const GemvBlock<ROWS> &block, int64_t col,
-                                         int64_t first, int step, float (&sum)[ROWS][4])
+                                         int apart, int64_t first, int step, float (&sum)[ROWS][4])
 {
     constexpr int deep = GEMV_DEEP(ROWS, false);
     const int count = clamped(p.B.cols - col);
@@ -197,8 +198,8 @@ __device__ __forceinline__ void add_rows(const Sgemm &p, const GemvBlock<ROWS> &
                 load_once(vector[d], b);
             }
             for (int i = 0; i < 4; ++i) {
-                if (!WHOLE && there && i < count) {
-                    vector[d][i] = b[i];
+                if (!WHOLE && there && i * apart < count) {
+                    vector[d][i] = b[i * apart];
                 }
             }
             UNROLL(ROWS)
@@ -223,7 +224,8 @@ __device__ __forceinline__ void add_rows(const Sgemm &p, const GemvBlock<ROWS> &
     }
 }
 
-/* Each thread computes four columns and takes every n-th step of K. */
+/* Each thread computes four columns and takes every n-th step of K. If float4s of B are not aligned,
+ * neighbouring threads have neighbouring columns, so that a warp reads whole sectors. */
 template <int ROWS>
 __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT(ROWS)) gemv_by_rows(const Gemv gemv)
 {
@@ -234,13 +236,16 @@ __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT(ROWS)) gemv_by_row
     const int side_bits = gemv.width_bits - 2, side = 1 << side_bits; // float4s along a row of B
     const int thread = threadIdx.x, x = thread & (side - 1), y = thread >> side_bits;
     const int step = gemv_threads >> side_bits;
-    const int64_t col = block.col + 4 * x, first = block.begin + y;
+    const bool whole = is_aligned(address(p.B, 0, 0)) && p.B.row_stride % 4 == 0 &&
+                       (p.B.cols % 4 == 0 || block.col + 4 * side <= p.B.cols);
+    const int own = whole ? 4 * x : x, apart = whole ? 1 : side; // this thread's columns
+    const int64_t col = block.col + own, first = block.begin + y;
 
     float sum[ROWS][4] = {};
-    if (is_aligned(address(p.B, 0, 0)) && p.B.row_stride % 4 == 0 && col + 3 < p.B.cols) {
-        add_rows<true>(p, block, col, first, step, sum);
+    if (whole && col < p.B.cols) {
+        add_rows<true>(p, block, col, apart, first, step, sum);
     } else if (col < p.B.cols) {
-        add_rows<false>(p, block, col, first, step, sum);
+        add_rows<false>(p, block, col, apart, first, step, sum);
     }
     UNROLL(1)
     for (int lanes = 16; lanes >= side; lanes /= 2) { // threads of a warp with the same columns
@@ -255,8 +260,10 @@ __global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT(ROWS)) gemv_by_row
     if (thread % 32 < side) {
         UNROLL(ROWS)
         for (int r = 0; r < ROWS; ++r) {
-            *reinterpret_cast<float4 *>(&shared.sums[thread / 32][r][4 * x]) =
-                make_float4(sum[r][0], sum[r][1], sum[r][2], sum[r][3]);
+            UNROLL(4)
+            for (int i = 0; i < 4; ++i) {
+                shared.sums[thread / 32][r][own + i * apart] = sum[r][i];
+            }
         }
     }
     __syncthreads();

@@ -206,8 +206,13 @@ static double estimate_direct(const PlanShape *s, const PlanDevice *d)
     const double rounds = (double)ceil_div(s->K, DIRECT_IN_FLIGHT * sharers);
     const double threads =
         (double)s->M * (double)s->N * (double)s->count * sharers / d->multiprocessors;
+    /* If B is row-major, a block reads only 4 or 16 of its columns, in part twice. */
+    const double K_by_N = (double)s->K * (double)s->N;
+    const double wasted = s->B.k_major || sharers == 1 ? 0
+                          : sharers == 32              ? 2 * K_by_N
+                                                       : K_by_N / 2;
     return c->launch + c->direct_round * rounds +
-           overlapped(memory_cycles(s, 0, d), threads * c->direct_step * (2 + rounds));
+           overlapped(memory_cycles(s, wasted, d), threads * c->direct_step * (2 + rounds));
 }
 
 /* How GEMV computes a product. */

@@ -240,7 +240,7 @@ template <int BK, bool BY_TMA> Status launch(const Sgemm *problem, const Launch 
 LAUNCHER(tma)
 {
     return (!has_shared_memory(where, spec<DEPTH, false>) ? launch<DEPTH / 2, false>
-            : tma_can_load(problem->B)                    ? launch<DEPTH, true>
+            : tma_can_load(&problem->B)                   ? launch<DEPTH, true>
                                                           : launch<DEPTH, false>)(problem, where);
 }
 

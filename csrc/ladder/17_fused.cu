@@ -7,7 +7,9 @@
 //           which are read once, and 3 / 64 times 2 bytes of B.
 // bound by  memory if C has 64 columns, tensor cores from 256 on.
 // next      nothing yet.
+#include "copy_rows.h"
 #include "error_check.h"
+#include "fused_plan.h"
 #include "split_fp16.h"
 
 namespace {
@@ -64,7 +66,6 @@ struct FusedProduct {
     Fp16Product product; // its `a` is not used
     int64_t matrix_rows; // rows of A's tensor map from matrix to matrix of a batch
     TensorMap a, b;
-    bool a_by_tma;
     float chunk_share; // k_chunk / K
     int slices;        // of K
     float *sums;       // of each slice: rows x cols, padded to whole tiles
@@ -96,28 +97,7 @@ struct Work {
 
 /* ------------------------------------------------------------------ the producer */
 
-/* Copies a K block of A to where TMA would put it, for operands that TMA cannot load. A warp reads
- * 32 elements of a row, or of an MN-major operand eight rows of four columns. */
-template <class T>
-__device__ __forceinline__ void copy_block(const Matrix &A, int64_t first_row, int64_t first_k,
-                                           float *to)
-{
-    constexpr int count = T::BM * row_floats / T::producers;
-    const int thread = threadIdx.x - T::threads, lane = thread % 32, warp = thread / 32;
-    const bool k_major = A.col_stride == 1;
-    UNROLL(4)
-    for (int i = 0; i < count; ++i) {
-        const int row = k_major ? warp + i * 4 : lane % 8 + 8 * (warp + i / 8 * 4);
-        const int k = k_major ? lane : lane / 8 + i % 8 * 4;
-        const int vector = swizzled(row, k / 4);
-        cp_async4(to + row * row_floats + vector * 4 + k % 4,
-                  address(A, first_row + row, first_k + k),
-                  inside(A, first_row + row, first_k + k));
-    }
-}
-
-/* The producers: all of them if they copy A; otherwise one thread. The first loads of A need not
- * wait for the kernel that splits B. */
+/* The producer thread. Its first loads of A need not wait for the kernel that splits B. */
 template <class T>
 KERNEL_BODY void load_chunks(const FusedProduct &q, const Work &work, typename T::Shared &shared)
 {
@@ -125,24 +105,12 @@ KERNEL_BODY void load_chunks(const FusedProduct &q, const Work &work, typename T
     const Origin tile = tile_in_bands(q.product.p.C, T::BM, T::BN, work.tile);
     const int row = static_cast<int>(tile.row + blockIdx.y * q.matrix_rows);
     const int col = static_cast<int>(tile.col + q.product.b.first_row());
-    const bool issues = threadIdx.x == T::threads;
     const auto load_a = [&](int block, int stage) {
-        Mbarrier *const full = shared.full + stage;
-        if (issues) {
-            const size_t bytes_of_a = q.a_by_tma ? sizeof shared.As[0] : 0;
-            mbarrier_arrive_expect_tx(full, static_cast<int>(bytes_of_a + sizeof shared.Bs[0]));
-        }
-        if (!q.a_by_tma) {
-            copy_block<T>(q.product.p.A, tile.row, int64_t{block} * k_block, shared.As[stage]);
-            cp_async_mbarrier_arrive(full);
-        } else if (issues) {
-            tma_load_2d(shared.As[stage], q.a, block * k_block, row, full);
-        }
+        mbarrier_arrive_expect_tx(shared.full + stage, sizeof shared.As[0] + sizeof shared.Bs[0]);
+        tma_load_2d(shared.As[stage], q.a, block * k_block, row, shared.full + stage);
     };
     const auto load_b = [&](int block, int stage) {
-        if (issues) {
-            tma_load_2d(shared.Bs[stage], q.b, block * b_step, col, shared.full + stage);
-        }
+        tma_load_2d(shared.Bs[stage], q.b, block * b_step, col, shared.full + stage);
     };
     const int begin = 2 * work.begin, end = 2 * work.end;
     const int filled = begin + T::stages < end ? begin + T::stages : end;
@@ -364,7 +332,7 @@ __global__ void __launch_bounds__(T::block_threads, 1) fused(const __grid_consta
     typename T::Shared &shared = dynamic_shared<typename T::Shared>();
     if (threadIdx.x == 0) {
         for (int i = 0; i < T::stages; ++i) {
-            mbarrier_init(shared.full + i, q.a_by_tma ? 1 : 1 + T::producers);
+            mbarrier_init(shared.full + i, 1);
             mbarrier_init(shared.empty + i, T::threads / 32);
         }
         fence_proxy_async();
@@ -377,7 +345,7 @@ __global__ void __launch_bounds__(T::block_threads, 1) fused(const __grid_consta
         multiply_chunks<T>(q, work, shared);
     } else {
         setmaxnreg_dec<40>();
-        if (!q.a_by_tma || threadIdx.x == T::threads) {
+        if (threadIdx.x == T::threads) {
             load_chunks<T>(q, work, shared);
         }
     }
@@ -426,10 +394,7 @@ Status launch_product(FusedProduct q, const Fp16Product &product, bool overlaps,
     q.product = product;
     // TMA sees the matrices of a batch as one with many rows.
     const int64_t last = p.A.batch_stride ? p.count - 1 : 0;
-    q.matrix_rows = p.A.row_stride > 0 && last ? p.A.batch_stride / p.A.row_stride : 0;
-    q.a_by_tma = tma_can_load(p.A) && q.matrix_rows >= 0 &&
-                 (last == 0 || q.matrix_rows * p.A.row_stride == p.A.batch_stride) &&
-                 last * q.matrix_rows + p.A.rows <= INT32_MAX;
+    q.matrix_rows = last ? fused_rows_apart(&p) : 0;
     q.chunk_share = static_cast<float>(k_chunk) / static_cast<float>(p.A.cols);
     const TiledMatrix a = {p.A.data,
                            static_cast<uint64_t>(p.A.cols),
@@ -440,7 +405,7 @@ Status launch_product(FusedProduct q, const Fp16Product &product, bool overlaps,
                            T::BM,
                            true};
     Status status = encode_tensor_map(&q.b, tiled_matrix(product.b, T::BN));
-    if (status.code == STATUS_OK && q.a_by_tma) {
+    if (status.code == STATUS_OK) {
         status = encode_tensor_map(&q.a, a);
     }
     if (status.code == STATUS_OK) {
@@ -484,56 +449,35 @@ template <class T> Status launch_tile(const Sgemm *problem, const Launch *where,
     return status;
 }
 
-typedef FusedTile<64, 8> Narrow;
-typedef FusedTile<128, 6> Wide;
+typedef FusedTile<FUSED_NARROW, 8> Narrow;
+typedef FusedTile<FUSED_WIDE, 6> Wide;
 
-/* The time of a product in microseconds, fitted to an H100: the chunks and the ends of all waves;
- * and writing, reading and adding slices. */
-template <class T> double time_of(const Sgemm *problem, int slices, int multiprocessors)
+Status launch_planned(const Sgemm *problem, const Launch *where)
 {
-    const double of_chunk = T::BN == 64 ? 0.82 : 1.2, of_block = 3;
-    const int64_t tiles = tiles_of(problem->C, T::BM, T::BN) * problem->count;
-    const int64_t chunks = (problem->A.cols + k_chunk - 1) / k_chunk;
-    const double waves =
-        static_cast<double>((tiles * slices + multiprocessors - 1) / multiprocessors);
-    const double results = static_cast<double>(tiles) * T::BM * T::BN;
-    const double adding = 3 + slices * (0.4 + results * 8 / (9800.0 * multiprocessors));
-    return waves * (of_chunk * static_cast<double>((chunks + slices - 1) / slices) + of_block) +
-           (slices > 1 ? adding : 0);
-}
-
-/* Chooses the width of tiles and the slices of K that are estimated to be the fastest. */
-Status launch_estimated(const Sgemm *problem, const Launch *where)
-{
-    constexpr int most_slices = 16, shortest_slice = 4; // in K chunks
     int multiprocessors;
     const Status status = multiprocessors_to_fill(where, &multiprocessors);
     if (status.code != STATUS_OK) {
         return status;
     }
-    const int64_t deepest = (problem->A.cols + k_chunk - 1) / k_chunk / shortest_slice;
-    int slices = 1;
-    bool narrow = false;
-    double least = time_of<Wide>(problem, 1, multiprocessors);
-    for (int s = 1; s <= most_slices && (s == 1 || s <= deepest); ++s) {
-        const double wide = time_of<Wide>(problem, s, multiprocessors);
-        const double thin = time_of<Narrow>(problem, s, multiprocessors);
-        if ((thin < wide ? thin : wide) < least) {
-            least = thin < wide ? thin : wide;
-            narrow = thin < wide;
-            slices = s;
-        }
+    const FusedPlan plan = plan_fused(problem, multiprocessors);
+    const auto launch = [&](const Sgemm *loadable) {
+        return plan.width == FUSED_WIDE ? launch_tile<Wide>(loadable, where, plan.slices)
+                                        : launch_tile<Narrow>(loadable, where, plan.slices);
+    };
+    if (!plan.copies) {
+        return launch(problem);
     }
-    return narrow ? launch_tile<Narrow>(problem, where, slices)
-                  : launch_tile<Wide>(problem, where, slices);
+    return with_rows_copied(problem->A, problem->count, where, [&](const Matrix &A) {
+        Sgemm loadable = *problem;
+        loadable.A = A;
+        return launch(&loadable);
+    });
 }
 
-/* The operand that is split in advance, B, is the smaller one: otherwise computes the transposed
- * problem, unless the operands' sizes are similar. */
 Status launch(const Sgemm *problem, const Launch *where)
 {
-    if (problem->C.cols <= 2 * problem->C.rows) {
-        return launch_estimated(problem, where);
+    if (!fused_transposes(problem)) {
+        return launch_planned(problem, where);
     }
     const Sgemm swapped = {transpose_of(problem->B),
                            transpose_of(problem->A),
@@ -544,7 +488,7 @@ Status launch(const Sgemm *problem, const Launch *where)
     Launch here = *where;
     here.prepared[0] = where->prepared[1];
     here.prepared[1] = where->prepared[0];
-    return launch_estimated(&swapped, &here);
+    return launch_planned(&swapped, &here);
 }
 
 } // namespace

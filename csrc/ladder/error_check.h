@@ -359,9 +359,9 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
         const int *const row_scales = row_scale + first_row_in_tile;
         const int *const col_scales = q.b.scale + q.b.first_row() + first_col;
         int scale_of_row[passes_down][4], scale_of_col[passes_across][4];
-        const bool whole = all_failing == 0 && q.p.C.rows - tile.row >= T::BM &&
-                           q.p.C.cols - tile.col >= T::BN && is_aligned16(address(q.p.C, 0, 0)) &&
-                           q.p.C.col_stride == 1 && q.p.C.row_stride % 4 == 0;
+        const bool whole = q.p.C.rows - tile.row >= T::BM && q.p.C.cols - tile.col >= T::BN &&
+                           is_aligned16(address(q.p.C, 0, 0)) && q.p.C.col_stride == 1 &&
+                           q.p.C.row_stride % 4 == 0;
         const bool narrow =
             whole && (load_scales(scale_of_row, row_scales + row4, Staging::rows, 4) &
                       load_scales(scale_of_col, col_scales + col4, Staging::cols, 1));
@@ -387,15 +387,18 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
                     }
                     continue;
                 }
-                const bool by_rows = C.col_stride == 1; // neighbouring threads store neighbours
-                UNROLL(1)
+                // Neighbouring threads store neighbours: a row of 32, or 16 of two columns.
+                const bool by_rows = C.col_stride == 1;
+                const int half = lane / Staging::rows, first_c = by_rows ? lane : half;
+                const int first_r = by_rows ? 0 : lane % Staging::rows;
+                const int *const of_row = row_scales + i * Staging::rows + first_r;
+                const int *const of_col = col_scales + j * Staging::cols + first_c;
+                UNROLL(4)
                 for (int n = 0; n < Staging::rows; ++n) {
-                    const int r = by_rows ? n : lane % Staging::rows;
-                    const int c = by_rows ? lane : 2 * n + lane / Staging::rows;
+                    const int r = by_rows ? n : first_r, c = by_rows ? lane : 2 * n + half;
                     const float staged = staging.results[r][c];
+                    const int scale = of_row[r - first_r] + of_col[c - first_c];
                     if (r < C.rows && c < C.cols && staged == staged) {
-                        const int scale =
-                            row_scales[i * Staging::rows + r] + col_scales[j * Staging::cols + c];
                         store(q.p, C, r, c, unscaled(staged, scale));
                     }
                 }
@@ -461,7 +464,18 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
         }
         const float4 fresh = make_float4(scaled(q.p, sums[0], old.x), scaled(q.p, sums[1], old.y),
                                          scaled(q.p, sums[2], old.z), scaled(q.p, sums[3], old.w));
-        *c = fresh;
+        const float any = sums[0] + sums[1] + sums[2] + sums[3]; // NaN if one fails
+        if (any == any) {
+            *c = fresh;
+            return;
+        }
+        const float each[] = {fresh.x, fresh.y, fresh.z, fresh.w};
+        UNROLL(4)
+        for (int i = 0; i < 4; ++i) {
+            if (sums[i] == sums[i]) {
+                C.first[down * C.row_stride + right + i] = each[i];
+            }
+        }
     }
 };
 

@@ -6,6 +6,7 @@
 #define SGEMM_KERNELS_PTX_H
 
 #include "kernel.h"
+#include "tma_rows.h"
 
 #if defined(__CUDACC__) && !defined(__CUDACC_RTC__)
 #include <cuda.h>
@@ -322,16 +323,7 @@ static inline Status encode_tensor_map(TensorMap *map, const TiledMatrix &X)
 #endif
 }
 
-/* Whether TMA can load tiles of a row-major matrix of floats. A tensor map needs at least one
- * row. */
-static inline bool tma_can_load(const Matrix &X)
-{
-    return X.col_stride == 1 && is_aligned(X.data) && X.row_stride > 0 && X.row_stride % 4 == 0 &&
-           X.row_stride < INT64_C(1) << 38 && X.cols <= INT32_MAX && X.rows > 0 &&
-           X.rows <= INT32_MAX;
-}
-
-/* The same for a row-major matrix of floats, with tiles of tile_rows x tile_cols. */
+/* Describes a row-major matrix of floats, with tiles of tile_rows x tile_cols. */
 static inline Status encode_tensor_map(TensorMap *map, const Matrix &X, int tile_rows,
                                        int tile_cols)
 {
