@@ -3,8 +3,9 @@
 ``python benchmarks/peers.py`` measures `simt` and `auto`, cuBLAS in float32 and in TF32, and, if
 installed, Triton's tensor-core products with float32's accuracy and CUTLASS's products on CUDA
 cores and by 3xTF32. All are checked and alternate, by the rules of `measure`. JAX's products
-follow, timed in another way, which their rows state. Operands are uniform, and then standard
-normal, in a second file. Missing peers are reported with the reason.
+follow, timed in another way, which their rows state. At the largest size, the energy of a product
+is measured too, except for JAX. Operands are uniform, and then standard normal, in a second file.
+Missing peers are reported with the reason.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import importlib
 import math
 import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from _energy import energies
 from _results import output_argument, parsed, redraw, write_comparison
 
 from sgemm_kernels import Error, Measurement, Results, measure, variants
@@ -37,7 +39,7 @@ from sgemm_kernels._style import (
 from sgemm_kernels._table import table
 from sgemm_kernels.measuring.competitors import Competitor
 from sgemm_kernels.measuring.devices import find_gpu
-from sgemm_kernels.measuring.measurement import UNMET
+from sgemm_kernels.measuring.measurement import TF32, UNMET
 from sgemm_kernels.measuring.operands import DATA
 from sgemm_kernels.measuring.sampling import unmet_of
 from sgemm_kernels.measuring.truth import Truth
@@ -142,9 +144,32 @@ def by_jax(results: Results, data: str) -> Iterator[Measurement]:
             )
 
 
+def with_energies(
+    results: Results, names: Sequence[str | tuple[str, Competitor]], device: str
+) -> Results:
+    """Adds the energy of a product at the largest size to the rows of right results."""
+    last = results.shapes[-1]
+    right = {row.variant for row in results.rows if row.shape == last and row.error.right}
+    ways = {n: None for n in names if isinstance(n, str)} | dict(
+        n for n in names if not isinstance(n, str)
+    )
+    _, make = DATA["uniform"]
+    A, B = make(np.random.default_rng(last), last)
+    chosen = {name: way for name, way in ways.items() if name in right and name != TF32}
+    found = dict(energies(chosen, A, B, device))
+    rows = (
+        dataclasses.replace(row, energy_j=found.get(row.variant)) if row.shape == last else row
+        for row in results.rows
+    )
+    return dataclasses.replace(results, rows=tuple(rows))
+
+
 def lines(results: Results) -> str:
-    """A line for each library, with its error and its TFLOP/s at each size."""
-    header = ("TFLOP/s, error", *(str(shape[0]) for shape in results.shapes))
+    """A line for each library, with its error and its TFLOP/s at each size, and the energy of a
+    product at the largest one."""
+    last = results.shapes[-1]
+    energy = f"J at {last[0]}"
+    header = ("TFLOP/s, error", *(str(shape[0]) for shape in results.shapes), energy)
     body = []
     for name in results.variants:
         found = (results.find(name, shape) for shape in results.shapes)
@@ -154,7 +179,9 @@ def lines(results: Results) -> str:
             else ("-" if row is None or row.error.right else f"wrong, {row.error.relative:.1e}")
             for row in found
         )
-        body.append((called(results, name), *cells))
+        at_last = results.find(name, last)
+        joules = f"{at_last.energy_j:.3g}" if at_last and at_last.energy_j else "-"
+        body.append((called(results, name), *cells, joules))
     return table(header, body)
 
 
@@ -248,6 +275,8 @@ def main() -> int:
                 whole_calls=False,
             )
             right = right and all(row.error.right for row in results.rows)
+            if data == "uniform":
+                results = with_energies(results, names, gpu.name)
             results = dataclasses.replace(results, rows=(*results.rows, *by_jax(results, data)))
             print(f"{results.run.describe()}, {results.run.protocol.data}\n\n{lines(results)}")
             write_comparison(file_of(arguments.output, data), results, picture)

@@ -1,7 +1,9 @@
 """The arithmetic, tables and pictures of the experiments, without a GPU. All times are made up."""
 
+import contextlib
 import ctypes
 import dataclasses
+import importlib.machinery
 import inspect
 import itertools
 import json
@@ -601,6 +603,35 @@ class TestPeers:
         words = Results.from_json(tmp_path / "peers-normal.json").run.protocol.data
         assert words == "standard normal"
         assert Results.from_json(tmp_path / "peers.json").run.protocol.data == UNIFORM
+
+    def test_energy_is_the_counters_difference_by_the_number_of_products(self, peers, monkeypatch):
+        energy = sys.modules["_energy"]
+        counter = itertools.count(1000, 3000)  # millijoules; a difference of 3 J each time
+        nvml = types.SimpleNamespace(
+            NVMLError=OSError,
+            nvmlDeviceGetHandleByPciBusId=lambda address: address,
+            nvmlDeviceGetTotalEnergyConsumption=lambda gpu: next(counter),
+        )
+        gpu = types.SimpleNamespace(synchronize=lambda: None)
+        cupy = types.ModuleType("cupy")
+        cupy.__spec__ = importlib.machinery.ModuleSpec("cupy", None)
+        cupy.asarray, cupy.empty = np.asarray, np.empty
+        cupy.cuda = types.SimpleNamespace(Device=lambda index: contextlib.nullcontext(gpu))
+        monkeypatch.setitem(sys.modules, "cupy", cupy)
+        monkeypatch.setattr(energy, "open_nvml", lambda: nvml)
+        where = types.SimpleNamespace(pci_bus_id="0", name="cuda:0")
+        monkeypatch.setattr(energy, "find_device", lambda name: where)
+        monkeypatch.setattr(energy, "repeated", lambda call, synchronize, seconds: call() or 12)
+        called = []
+        monkeypatch.setattr(energy, "run", lambda name, *_, out: called.append(name))
+        self.patch(peers, monkeypatch, wrong=["simt"])
+        ways = ["simt", "auto", ("Triton", lambda *_: called.append("Triton"))]
+        results = peers.with_energies(peers.measure(ways, [64, 128]), ways, "cuda:0")
+        found = {(row.variant, row.M): row.energy_j for row in results.rows}
+        assert found.pop(("auto", 128)) == found.pop(("Triton", 128)) == 0.25
+        assert set(found.values()) == {None}  # other sizes, and a wrong result
+        assert set(called) == {"auto", "Triton"}
+        assert "0.25" in peers.lines(results)
 
     def test_a_point_for_each_size_and_a_name_for_each_way(self, peers, monkeypatch):
         self.patch(peers, monkeypatch, wrong=["cublas"])

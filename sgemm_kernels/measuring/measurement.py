@@ -147,6 +147,8 @@ class Measurement:
     """The timing method, if it differs from the run's protocol."""
     batch: int = 1
     """Products in the batch, which one launch computes."""
+    energy_j: float | None = None
+    """Energy of one product by the GPU's own counter, in joules, if a benchmark measured it."""
 
     def marked(self, figure: float) -> str:
         """Formats a figure of this measurement.
