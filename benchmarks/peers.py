@@ -37,6 +37,7 @@ from sgemm_kernels._style import (
     spread,
 )
 from sgemm_kernels._table import table
+from sgemm_kernels.cli.speed_tables import beside_peers, named
 from sgemm_kernels.measuring.competitors import Competitor
 from sgemm_kernels.measuring.devices import find_gpu
 from sgemm_kernels.measuring.measurement import TF32, UNMET
@@ -79,12 +80,6 @@ LOOKS = {
     )
 }
 """Line styles of the libraries, which share one colour."""
-
-
-def called(results: Results, name: str) -> str:
-    """The name. It includes the error at the largest correct size if float32's would be smaller."""
-    rows = [row for row in results.rows if row.variant == name]
-    return label_of(max(rows, key=lambda row: (row.error.right, row.M)).name)
 
 
 def libraries(device: str) -> Iterator[tuple[str, str | Competitor | None]]:
@@ -164,27 +159,6 @@ def with_energies(
     return dataclasses.replace(results, rows=tuple(rows))
 
 
-def lines(results: Results) -> str:
-    """A line for each library, with its error and its TFLOP/s at each size, and the energy of a
-    product at the largest one."""
-    last = results.shapes[-1]
-    energy = f"J at {last[0]}"
-    header = ("TFLOP/s, error", *(str(shape[0]) for shape in results.shapes), energy)
-    body = []
-    for name in results.variants:
-        found = (results.find(name, shape) for shape in results.shapes)
-        cells = (
-            f"{row.marked(row.gflops / 1e3)}, {row.error.relative:.1e}"
-            if row and row.gflops
-            else ("-" if row is None or row.error.right else f"wrong, {row.error.relative:.1e}")
-            for row in found
-        )
-        at_last = results.find(name, last)
-        joules = f"{at_last.energy_j:.3g}" if at_last and at_last.energy_j else "-"
-        body.append((called(results, name), *cells, joules))
-    return table(header, body)
-
-
 def answer(results: Results) -> str:
     """The picture's title, with figures if `auto` and cuBLAS were both measured."""
     found = {row.variant: row for row in results.rows if row.shape == results.shapes[-1]}
@@ -217,9 +191,9 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
             errors = [row.error.relative for row in rows]
             speeds = [(row.gflops or math.nan) / 1e3 for row in rows]
             style = LOOKS.get(name, look(name))
-            axes.plot(errors, speeds, label=called(results, name), **style.line())
+            axes.plot(errors, speeds, label=label_of(named(results, name)), **style.line())
             axes.plot(errors[:1], speeds[:1], **style.line() | {"markersize": 3})
-            ends.append((called(results, name), (errors[-1], speeds[-1]), style.colour))
+            ends.append((label_of(named(results, name)), (errors[-1], speeds[-1]), style.colour))
             points = zip(errors, speeds, strict=True)
             unmet += [point for point, row in zip(points, rows, strict=True) if row.unmet]
             if name == "cublas":
@@ -278,7 +252,8 @@ def main() -> int:
             if data == "uniform":
                 results = with_energies(results, names, gpu.name)
             results = dataclasses.replace(results, rows=(*results.rows, *by_jax(results, data)))
-            print(f"{results.run.describe()}, {results.run.protocol.data}\n\n{lines(results)}")
+            print(f"{results.run.describe()}, {results.run.protocol.data}\n")
+            print(table(*beside_peers(results)))
             write_comparison(file_of(arguments.output, data), results, picture)
     except (Error, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)

@@ -21,6 +21,7 @@ import pytest
 import sgemm_kernels
 from sgemm_kernels import Candidate, Measurement, Results, Tuning, variants
 from sgemm_kernels._style import Picture
+from sgemm_kernels._table import table
 from sgemm_kernels.cli import experiment_tables, speed_tables
 from sgemm_kernels.measuring import devices
 from sgemm_kernels.measuring.devices import find_device
@@ -631,7 +632,7 @@ class TestPeers:
         assert found.pop(("auto", 128)) == found.pop(("Triton", 128)) == 0.25
         assert set(found.values()) == {None}  # other sizes, and a wrong result
         assert set(called) == {"auto", "Triton"}
-        assert "0.25" in peers.lines(results)
+        assert "0.25" in table(*peers.beside_peers(results))
 
     def test_a_point_for_each_size_and_a_name_for_each_way(self, peers, monkeypatch):
         self.patch(peers, monkeypatch, wrong=["cublas"])
@@ -661,9 +662,9 @@ class TestPeers:
         wrong = dataclasses.replace(rows[-1], M=4096, N=4096, K=4096, samples_s=(), error=error)
         results = Results(results.run, (*rows, wrong))
         named = "JAX BF16 X9, error 2.6e-4"
-        assert peers.called(results, "JAX BF16 X9") == named
-        assert "wrong, 2.6e-04" in peers.lines(results)
-        assert named in peers.lines(results)
+        assert peers.named(results, "JAX BF16 X9") == named
+        assert "wrong, 2.6e-04" in table(*peers.beside_peers(results))
+        assert named in table(*peers.beside_peers(results))
         picture = peers.picture(results)
         assert named in {text.get_text() for text in picture.axes[0].texts}
         assert peers.BEYOND_FLOAT32 in "".join(text.get_text() for text in picture.texts)

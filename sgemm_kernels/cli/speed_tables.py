@@ -130,6 +130,39 @@ def ratios(results: Path, suite: Path) -> str:
     return "\n\n".join([markdown(header, lines), *_note_of(lines), f"{_facts(found, results)}."])
 
 
+def named(results: Results, name: str) -> str:
+    """The name. It includes the error at the largest correct size if float32's would be smaller."""
+    rows = [row for row in results.rows if row.variant == name]
+    return max(rows, key=lambda row: (row.error.right, row.M)).name
+
+
+def beside_peers(results: Results) -> tuple[list[str], list[list[str]]]:
+    """Squares, as a table's header and lines: for each library its TFLOP/s and error at each size,
+    and the energy of a product at the largest one."""
+    last = results.shapes[-1]
+    header = ["TFLOP/s, error", *(str(shape[0]) for shape in results.shapes), f"J at {last[0]}"]
+    lines = []
+    for name in results.variants:
+        found = (results.find(name, shape) for shape in results.shapes)
+        cells = [
+            f"{row.marked(row.gflops / 1e3)}, {row.error.relative:.1e}"
+            if row and row.gflops
+            else ("-" if row is None or row.error.right else f"wrong, {row.error.relative:.1e}")
+            for row in found
+        ]
+        at_last = results.find(name, last)
+        joules = f"{at_last.energy_j:.3g}" if at_last and at_last.energy_j else "-"
+        lines.append([named(results, name), *cells, joules])
+    return header, lines
+
+
+def peers(results: Path) -> str:
+    """The table of ``beside_peers`` for a file."""
+    found = Results.from_json(results)
+    header, lines = beside_peers(found)
+    return "\n\n".join([markdown(header, lines), *_note_of(lines), f"{_facts(found, results)}."])
+
+
 KINDS: dict[str, Callable[[int, int, int], bool]] = {
     "a vector": lambda M, N, K: min(M, N) == 1,
     "a side of 2 to 16": lambda M, N, K: min(M, N) <= 16,
