@@ -179,12 +179,13 @@ def test_it_is_measured_and_compared_with_rungs():
 
 @pytest.mark.parametrize("taken", ["naive", "tile2d", "async"])
 def test_its_accesses_are_counted_like_a_rungs(taken):
-    traced = sk.trace(sk.kernel(sk.source(taken), name="mine"), 200, 130, 20)
-    expected = sk.trace(taken, 200, 130, 20)
-    assert traced.variant == "mine"
-    assert [(a.line, a.text, a.operand, a.sectors, a.wavefronts) for a in traced.accesses] == [
-        (a.line, a.text, a.operand, a.sectors, a.wavefronts) for a in expected.accesses
-    ]
+    mine = sk.kernel(sk.source(taken), name="mine")
+    for size in [(200, 130, 20), (5, 20, 13, 7)]:  # the second one is a batch
+        traced, expected = sk.trace(mine, size), sk.trace(taken, size)
+        assert traced.variant == "mine"
+        assert [(a.line, a.text, a.operand, a.sectors, a.wavefronts) for a in traced.accesses] == [
+            (a.line, a.text, a.operand, a.sectors, a.wavefronts) for a in expected.accesses
+        ]
 
 
 def test_wrong_operands_are_refused_as_for_a_rung():

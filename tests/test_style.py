@@ -165,7 +165,7 @@ def test_the_stub_has_the_signature_of_run():
         ("_Variant", _core._variants()),
         ("_Device", _core._devices()),
         ("_BuildInfo", (_core._build_info(),)),
-        ("_Access", _core._trace("smem", 32, 32, 32)[-1]),
+        ("_Access", _core._trace("smem", 1, 32, 32, 32)[-1]),
     ],
     ids=["_Variant", "_Device", "_BuildInfo", "_Access"],
 )

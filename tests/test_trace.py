@@ -120,6 +120,92 @@ def test_traffic_matches_the_formulas(kernel, depth):
     assert requested_bytes(traced, "Bs", "load") == 4 * BM * BN * read // TM
 
 
+@BY_NAME
+@pytest.mark.parametrize("batch", [2, 7])
+def test_a_batch_counts_each_product(kernel, batch):
+    """Every second product begins in the middle of a cache line: it has the same sectors, but
+    other lines."""
+    one = trace(kernel.name, 36, 52, 20)
+    every = trace(kernel.name, batch, 36, 52, 20)
+    assert (every.batch, every.M, every.N, every.K) == (batch, 36, 52, 20)
+    assert every.owners == one.owners
+    assert every.multiply_adds == batch * one.multiply_adds
+    assert every.tensor_multiply_adds == batch * one.tensor_multiply_adds
+    counts = ("requests", "lanes", "sectors", "wavefronts", "least")
+    for found, single in zip(every.accesses, one.accesses, strict=True):
+        expected = {name: getattr(single, name) for name in counts}
+        expected = {name: None if n is None else batch * n for name, n in expected.items()}
+        assert dataclasses.replace(found, lines=single.lines) == dataclasses.replace(
+            single, **expected
+        )
+    assert [access.lines for access in every.accesses] != [
+        None if access.lines is None else batch * access.lines for access in one.accesses
+    ]
+    for name in ("global", "shared", "sector"):
+        figure = f"{name}_bytes_per_multiply_add"
+        assert getattr(every, figure) == getattr(one, figure)
+
+
+@pytest.mark.parametrize(
+    "size", [(70, 5, 7, 3), (31, 5, 7, 3), (32, 1, 1, 1), (33, 2, 40, 3), (9, 40, 3, 20)]
+)
+def test_a_batch_of_naive_reads_the_sectors_of_its_addresses(size):
+    """Matrices follow each other without gaps, so few begin with a sector or a cache line."""
+    batch, M, N, K = size
+    traced = trace("naive", *size)
+    rows, cols = min(M, 32), min(N, 32)
+    down = np.arange(rows)
+    expected = {operand: np.zeros(4, int) for operand in "ABC"}
+    for product in range(batch):
+        for col in range(cols):  # a warp has a column
+            requests = {
+                "A": [product * M * K + down * K + k for k in range(K)],
+                "B": [product * K * N + 0 * down + k * N + col for k in range(K)],
+                "C": [product * M * N + down * N + col],
+            }
+            for operand, floats in requests.items():
+                for of_lanes in floats:
+                    sectors, lines = (len(set(of_lanes * 4 // size)) for size in (32, 128))
+                    expected[operand] += [1, rows, sectors, lines]
+    for operand, kind in [("A", "load"), ("B", "load"), ("C", "store")]:
+        access = find(traced, operand, kind)
+        counts = [access.requests, access.lanes, access.sectors, access.lines]
+        assert counts == list(expected[operand])
+
+
+@pytest.mark.parametrize("name", ["vec4", "warptile", "fused"])
+def test_rows_of_a_batch_have_no_padding(name):
+    """Rows of 30 floats begin on 16 bytes only in every second row, so float4 loads are rarer."""
+
+    def wide(traced):
+        return sum(
+            access.lanes
+            for access in traced.accesses
+            if access.operand in "AB" and access.bytes_per_thread == 16
+        )
+
+    one, every = trace(name, 64, 30, 30), trace(name, 4, 64, 30, 30)
+    assert every.accesses[0].row_bytes == 4 * 30
+    assert one.accesses[0].row_bytes == 4 * 32
+    assert wide(every) < 4 * wide(one)
+
+
+def test_a_large_batch_is_counted_like_a_small_one():
+    one, every = trace("warptile", 32, 32, 32), trace("warptile", 1_000_000, 32, 32, 32)
+    assert [access.requests for access in every.accesses] == [
+        1_000_000 * access.requests for access in one.accesses
+    ]
+    assert every.owners == one.owners
+
+
+def test_sizes_are_given_as_for_measure():
+    expected = trace("vec4", 48, 48, 48)
+    assert expected.batch == 1
+    assert trace("vec4", 48) == trace("vec4", (48, 48, 48)) == expected
+    assert trace("vec4", 1, 48, 48, 48) == trace("vec4", [1, 48, 48, 48]) == expected
+    assert trace("vec4", (5, 48, 48, 48)) == trace("vec4", 5, 48, 48, np.int64(48))
+
+
 def multiplying_accesses(traced: Trace) -> list[Access]:
     """The accesses of the kernel that multiplies, among the kernels of a split-fp16 product."""
     (launch,) = {access.launch for access in traced.accesses if access.operand == "As"}
@@ -460,8 +546,19 @@ def test_refusals():
         trace("naive", 64, 0, 64)
     with pytest.raises(ValueError, match="too large"):
         trace("naive", 64, 1 << 70, 64)
-    with pytest.raises(sgemm_kernels.OutOfMemoryError):
-        trace("naive", 64, 1 << 62, 64)
+    with pytest.raises(ValueError, match=r"\(0, 64, 64, 64\): each number must be at least 1"):
+        trace("naive", 0, 64, 64, 64)
+    with pytest.raises(ValueError, match=r"\(64, 64\): use N, \(M, N, K\) or \(batch, M, N, K\)"):
+        trace("naive", 64, 64)
+    assert trace("naive", 1 << 62, 32, 8).accesses == trace("naive", 32, 32, 8).accesses
+    for size in [
+        (64, 1 << 62, 64),
+        (8, 1 << 40, 1 << 40),
+        (1 << 40, 64, 64, 64),
+        (1 << 62, 64, 64, 64),
+    ]:
+        with pytest.raises(sgemm_kernels.OutOfMemoryError, match=f"no address space.*{size[0]}, "):
+            trace("naive", *size)
     with pytest.raises(TypeError):
         trace("naive", 64, 64.0, 64)  # type: ignore[arg-type]
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -477,6 +574,9 @@ def test_it_prints_a_table():
     assert line.startswith(str(load.line))
     assert load.text.strip()[:30] in line
     assert "32 sectors" in line
+    first, *_ = repr(trace("naive", 5, 64, 48, 32)).splitlines()
+    sizes = "naive, batch = 5, M = 64, N = 48, K = 32"
+    assert first == f"{sizes}: one block of each product, 32 x 32 results"
     html = traced._repr_html_()
     assert html.count("<tr>") == 1 + len(traced.accesses)
     assert "load A (global)" in html

@@ -9,7 +9,7 @@
 
 /* Increased when the structs here or in variant.h change. Libraries with another version are
  * refused. */
-enum { OWN_KERNEL_VERSION = 5 };
+enum { OWN_KERNEL_VERSION = 6 };
 
 struct Counts;
 
@@ -40,7 +40,7 @@ typedef struct {
     void (*use_cores)(int number,
                       int quota); /* usable_cores_set; NULL if the library starts no threads */
     /* count_block in a counting build; otherwise NULL. */
-    Status (*count)(const Variant *variant, int64_t M, int64_t N, int64_t K,
+    Status (*count)(const Variant *variant, int64_t batch, int64_t M, int64_t N, int64_t K,
                     const Interrupt *interrupt, struct Counts *counts);
     /* Sets the struct that the library uses on GPUs. It must outlive the library. */
     void (*use_gpu)(const OwnGpu *gpu);

@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <new>
+#include <numeric>
 #include <string_view>
 #include <tuple>
 #include <vector>
@@ -77,7 +78,8 @@ struct Calls {
 struct Counter {
     AnyKernel kernel;
     dim3 threads = 0;
-    int cluster = 1; /* blocks per cluster */
+    int64_t blocks = 0; /* for each matrix of a batch */
+    int cluster = 1;    /* blocks per cluster */
     Counts *counts;
     Status status = status_ok();
     Sgemm block;
@@ -304,13 +306,16 @@ void fail(const Status &status)
     counter->sites.clear();
 }
 
-/* Records which thread stored these bytes of C. */
+/* Records which thread stored these bytes of C, of a batch's first C. */
 void note_owner(int64_t offset, int bytes, int thread)
 {
     const Matrix &C = counter->block.C;
     for (int64_t element = offset / 4; element < (offset + bytes) / 4; ++element) {
-        counter->counts->owners[element / C.row_stride * C.cols + element % C.row_stride] =
-            static_cast<int16_t>(thread);
+        const int64_t row = element / C.row_stride;
+        if (row < C.rows) {
+            counter->counts->owners[row * C.cols + element % C.row_stride] =
+                static_cast<int16_t>(thread);
+        }
     }
 }
 
@@ -324,7 +329,8 @@ void note_of_lane(int lane, const void *pointer, int bytes, bool store, const vo
     }
     try {
         const int thread = thread_number();
-        const int64_t warp = int64_t{blockIdx.x} * (max_threads / WARP) + thread / WARP;
+        const int64_t block = blockIdx.y * counter->blocks + blockIdx.x;
+        const int64_t warp = block * (max_threads / WARP) + thread / WARP;
         if (warp != counter->warp) {
             count_warp(); /* all its threads have reached the same barrier or finished */
             counter->warp = warp;
@@ -389,14 +395,15 @@ void count_thread(const void *)
 } /* namespace */
 
 Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
-                  int cluster, int, const Interrupt *interrupt, int64_t)
+                  int cluster, int, const Interrupt *interrupt, int64_t matrices)
 {
     const size_t lasting = counter->arrays.size();
     counter->kernel = kernel;
     counter->threads = threads;
+    counter->blocks = blocks;
     counter->cluster = cluster;
-    const Status status =
-        run_grid({count_thread, nullptr}, blocks, threads, shared_bytes, cluster, 1, interrupt);
+    const Status status = run_grid({count_thread, nullptr}, blocks, threads, shared_bytes, cluster,
+                                   1, interrupt, matrices);
     counter->cluster = 1; /* the launching thread also makes calls, and is in no cluster */
     if (counter->status.code != STATUS_OK) {
         return counter->status;
@@ -537,21 +544,28 @@ void __tsan_init() {}
 
 namespace {
 
-/* Lays out a matrix as the CUDA device would: rows of at least four elements are aligned. Only
- * pages that are touched take memory. */
-bool lay_out(int64_t rows, int64_t cols, Matrix *matrix, size_t *bytes)
+/* Lays out the first `rows` rows of a matrix as the CUDA device would, or of each matrix of a batch
+ * of M x N matrices. Only pages that are touched take memory. */
+bool lay_out(int64_t batch, int64_t M, int64_t N, int64_t rows, Matrix *matrix, size_t *bytes)
 {
-    if (cols > INT64_MAX / 8 / rows - 3) {
+    int64_t batch_stride = 0, before_last, of_last, elements;
+    if (N > INT64_MAX - 3) {
         return false;
     }
-    const int64_t ld = cols < 4 ? cols : (cols + 3) / 4 * 4;
-    *bytes = static_cast<size_t>(rows * ld) * sizeof(float);
+    const int64_t ld = leading_dimension_in(batch, N);
+    if ((batch > 1 && __builtin_mul_overflow(M, ld, &batch_stride)) ||
+        __builtin_mul_overflow(batch_stride, batch - 1, &before_last) ||
+        __builtin_mul_overflow(rows, ld, &of_last) ||
+        __builtin_add_overflow(before_last, of_last, &elements) ||
+        __builtin_mul_overflow(elements, sizeof(float), bytes)) {
+        return false;
+    }
     void *const memory = mmap(nullptr, *bytes, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
         return false;
     }
-    *matrix = {static_cast<float *>(memory), rows, cols, ld, 1};
+    *matrix = {static_cast<float *>(memory), rows, N, ld, 1, batch_stride};
     return true;
 }
 
@@ -562,8 +576,66 @@ Array array_of(const char *name, const Matrix &matrix, size_t bytes)
     return {begin, begin + bytes, name, row_bytes, false};
 }
 
-Status count_launch(Launcher *launch, const Sgemm &block, const size_t (&bytes)[3],
-                    const Interrupt *interrupt, Counts *counts)
+/* Launches products of the batch: as many at once as the variant takes. All launches have the same
+ * kernels. */
+Status count_products(const Variant *variant, int64_t first, int64_t end, const Launch &where)
+{
+    const size_t lasting = counter->arrays.size();
+    while (first < end) {
+        const int64_t count = std::min<int64_t>(end - first, variant->batch);
+        const Sgemm part = part_of_batch(&counter->block, first, count);
+        counter->launch = 0;
+        const Status status = variant->launch[DEVICE_CPU](&part, &where);
+        if (status.code != STATUS_OK) {
+            return status;
+        }
+        while (counter->arrays.size() > lasting) {
+            counter->arrays.pop_front(); /* scratch memory, which the launch has freed */
+        }
+        first += count;
+    }
+    return status_ok();
+}
+
+/* The number of products after which A, B and C begin at the same places of a cache line again.
+ * Later products repeat the accesses of earlier ones. */
+int64_t period_of(const Sgemm &batch)
+{
+    int64_t same = line_bytes / static_cast<int64_t>(sizeof(float));
+    const int64_t longest = same;
+    for (const Matrix *matrix : {&batch.A, &batch.B, &batch.C}) {
+        same = std::gcd(same, matrix->batch_stride);
+    }
+    return longest / same;
+}
+
+/* Makes the counts of one period the counts of `times` periods and the rest. */
+void count_periods(int64_t times, const Counts &rest, Counts *counts)
+{
+    counts->tensor_multiply_adds = times * counts->tensor_multiply_adds + rest.tensor_multiply_adds;
+    for (int index = 0; index < counts->count; ++index) {
+        for (const auto number : {&Access::requests, &Access::lanes, &Access::transactions,
+                                  &Access::lines, &Access::least}) {
+            counts->accesses[index].*number =
+                times * counts->accesses[index].*number + rest.accesses[index].*number;
+        }
+    }
+}
+
+Status count_batch(const Variant *variant, const Launch &where)
+{
+    const int64_t batch = counter->block.count, period = period_of(counter->block);
+    Status status = count_products(variant, 0, batch % period, where);
+    if (status.code == STATUS_OK && batch >= period) {
+        const Counts rest = *counter->counts;
+        status = count_products(variant, batch % period, period, where);
+        count_periods(batch / period, rest, counter->counts);
+    }
+    return status;
+}
+
+Status count_launches(const Variant *variant, const Sgemm &block, const size_t (&bytes)[3],
+                      const Interrupt *interrupt, Counts *counts)
 {
     try {
         Counter fresh;
@@ -579,7 +651,7 @@ Status count_launch(Launcher *launch, const Sgemm &block, const size_t (&bytes)[
         threadIdx = {}; /* this OS thread may have run a small product before */
         counter = &fresh;
         const Launch where = {0, nullptr, interrupt, {}, false};
-        const Status status = launch(&block, &where);
+        const Status status = count_batch(variant, where);
         counter = nullptr;
         return status;
     } catch (const std::bad_alloc &) {
@@ -597,7 +669,7 @@ static void forget_counting()
     counter = nullptr;
 }
 
-Status count_block(const Variant *variant, int64_t M, int64_t N, int64_t K,
+Status count_block(const Variant *variant, int64_t batch, int64_t M, int64_t N, int64_t K,
                    const Interrupt *interrupt, Counts *counts)
 {
     static const int watches_forks = pthread_atfork(nullptr, nullptr, forget_counting);
@@ -634,20 +706,22 @@ Status count_block(const Variant *variant, int64_t M, int64_t N, int64_t K,
     }
     std::fill_n(counts->owners, results, int16_t{-1});
 
-    Sgemm block = {{}, {}, {}, 1.0f, 0.0f};
+    Sgemm block = {{}, {}, {}, 1.0f, 0.0f, batch};
     size_t bytes[3] = {};
     Status status;
-    if (lay_out(counts->rows, K, &block.A, &bytes[0]) && lay_out(K, N, &block.B, &bytes[1]) &&
-        lay_out(counts->rows, N, &block.C, &bytes[2])) {
+    if (lay_out(batch, M, K, counts->rows, &block.A, &bytes[0]) &&
+        lay_out(batch, K, N, K, &block.B, &bytes[1]) &&
+        lay_out(batch, M, N, counts->rows, &block.C, &bytes[2])) {
         block.B.cols = block.C.cols = counts->cols;
         pthread_mutex_lock(&one_at_a_time);
-        status = count_launch((*counted)->launch[DEVICE_CPU], block, bytes, interrupt, counts);
+        status = count_launches(*counted, block, bytes, interrupt, counts);
         pthread_mutex_unlock(&one_at_a_time);
     } else {
-        status = status_error(
-            STATUS_OUT_OF_MEMORY,
-            "no address space for the matrices of a product with M, N, K = %lld, %lld, %lld",
-            static_cast<long long>(M), static_cast<long long>(N), static_cast<long long>(K));
+        status = status_error(STATUS_OUT_OF_MEMORY,
+                              "no address space for the matrices of batch, M, N, K = "
+                              "%lld, %lld, %lld, %lld",
+                              static_cast<long long>(batch), static_cast<long long>(M),
+                              static_cast<long long>(N), static_cast<long long>(K));
     }
     const Matrix *const matrices[3] = {&block.A, &block.B, &block.C};
     for (int index = 0; index < 3; ++index) {

@@ -36,20 +36,20 @@ typedef struct {
 } Access;
 
 typedef struct Counts {
-    int64_t rows, cols;           /* results of the block */
-    int16_t *owners;              /* the thread that stored each result, row-major; -1: none */
+    int64_t rows, cols; /* results of the block, or of each block of a batch */
+    int16_t *owners;    /* the thread that stored each result of the first, row-major; -1: none */
     int64_t tensor_multiply_adds; /* on tensor cores */
     int count;
     Access accesses[MOST_ACCESSES]; /* sorted by file and line; loads first */
 } Counts;
 
-/* Counts the first block of the product of A (M, K) and B (K, N); M, N and K are at least 1, and
- * the memory layout is as on a GPU. If several blocks or kernels compute the block's results
- * together, all are counted, including their accesses to intermediate memory, `scratch`. If a
- * thread skips an access, its later executions are paired with earlier ones of the other threads.
+/* Counts the first block of each product of A (M, K) and B (K, N) in a batch. All sizes are at
+ * least 1, and the memory layout is as on a GPU. If several blocks or kernels compute the block's
+ * results together, all are counted, including their accesses to intermediate memory, `scratch`. If
+ * a thread skips an access, its later executions are paired with earlier ones of the other threads.
  * The variant must run on the CPU device. Only one thread counts at a time. Call
  * free(counts->owners) afterwards, also on failure. */
-Status count_block(const Variant *variant, int64_t M, int64_t N, int64_t K,
+Status count_block(const Variant *variant, int64_t batch, int64_t M, int64_t N, int64_t K,
                    const Interrupt *interrupt, Counts *counts);
 
 #ifdef __cplusplus

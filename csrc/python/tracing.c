@@ -41,17 +41,18 @@ static PyObject *access_as_dict(const Access *access)
 }
 
 const char trace_doc[] = PyDoc_STR(
-    "_trace(variant, M, N, K) -> (rows, cols, tensor_multiply_adds, owners, tuple of dict)\n"
+    "_trace(variant, batch, M, N, K)\n"
+    "-> (rows, cols, tensor_multiply_adds, owners, tuple of dict)\n"
     "\n"
-    "Counts the memory accesses of the first block of a product of (M, K) and (K, N), on the\n"
-    "CPU device. `owners` is a row-major array of int16, as bytes: the thread that stored each\n"
-    "result; -1: none.");
+    "Counts the memory accesses of the first block of each product of (M, K) and (K, N), on the\n"
+    "CPU device. The sizes are at least 1. `owners` is a row-major array of int16, as bytes: the\n"
+    "thread that stored each result of the first product; -1: none.");
 
 PyObject *trace(PyObject *module, PyObject *args)
 {
     PyObject *name;
-    long long M, N, K;
-    if (!PyArg_ParseTuple(args, "OLLL", &name, &M, &N, &K)) {
+    long long batch, M, N, K;
+    if (!PyArg_ParseTuple(args, "OLLLL", &name, &batch, &M, &N, &K)) {
         return NULL;
     }
     const Variant *const variant = choose_variant(name, catalog_find);
@@ -63,20 +64,15 @@ PyObject *trace(PyObject *module, PyObject *args)
         PyErr_SetString(PyExc_ValueError, "this library is not a counting build");
         return NULL;
     }
-    if (M < 1 || N < 1 || K < 1) {
-        PyErr_Format(PyExc_ValueError,
-                     "M, N and K must be at least 1 to count accesses, not %lld, %lld and %lld", M,
-                     N, K);
-        return NULL;
-    }
     Counts *const counts = calloc(1, sizeof *counts);
     if (!counts) {
         return PyErr_NoMemory();
     }
     SignalWatch watch = {PyEval_SaveThread(), 0};
     const Interrupt interrupt = {signal_raised, &watch};
-    const Status status = own ? own->code->count(own->code->variant, M, N, K, &interrupt, counts)
-                              : count_block(variant, M, N, K, &interrupt, counts);
+    const Status status =
+        own ? own->code->count(own->code->variant, batch, M, N, K, &interrupt, counts)
+            : count_block(variant, batch, M, N, K, &interrupt, counts);
     PyEval_RestoreThread(watch.thread);
     PyObject *result = NULL;
     if (status.code != STATUS_OK) {

@@ -4,7 +4,6 @@ A special build of the kernels records every access. It runs on the CPU device, 
 It counts the requests of a GPU's warps, not of the CPU.
 """
 
-import operator
 import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from .._custom_kernel import CustomKernel
 from .._gpus import SECTOR_BYTES
 from .._source_text import line_at
 from .._table import as_html, table
+from ..measuring.shapes import Size, as_shape
 from .accesses import Access
 
 if TYPE_CHECKING:
@@ -29,10 +29,13 @@ _COLUMNS = 100
 class Trace:
     """The memory accesses of a kernel's first block, by source line. ``plot`` draws them.
 
-    Prints as a table, also in notebooks.
+    For a batch, the accesses of the first block of every product. Prints as a table, also in
+    notebooks.
     """
 
     variant: str
+    batch: int
+    """The number of products, each of (M, K) by (K, N)."""
     M: int
     N: int
     K: int
@@ -40,18 +43,18 @@ class Trace:
     """Rows of the results that the block computes."""
     cols: int
     tensor_multiply_adds: int
-    """fp16 multiply-adds of the block on tensor cores."""
+    """fp16 multiply-adds of the traced blocks on tensor cores."""
     owners: bytes
-    """Thread index of each result of the block, in row order, as int16 in native byte order: the
-    thread that stored it, or -1 if none did. If results pass through shared memory, as they do with
-    tensor cores, another thread of the same warp computed it."""
+    """Thread index of each result of the first product's block, in row order, as int16 in native
+    byte order: the thread that stored it, or -1 if none did. If results pass through shared memory,
+    as they do with tensor cores, another thread of the same warp computed it."""
     accesses: tuple[Access, ...]
     """Sorted by file and line."""
 
     @property
     def multiply_adds(self) -> int:
-        """Multiply-adds of the traced block."""
-        return self.rows * self.cols * self.K
+        """Multiply-adds of the traced blocks."""
+        return self.batch * self.rows * self.cols * self.K
 
     @property
     def global_bytes_per_multiply_add(self) -> float:
@@ -105,10 +108,12 @@ class Trace:
         return as_html(self._title(), _HEADER, self._cells(), "\n".join(self._summary()))
 
     def _title(self) -> str:
-        return (
-            f"{self.variant}, M = {self.M}, N = {self.N}, K = {self.K}: "
-            f"one block, {self.rows} x {self.cols} results"
-        )
+        sizes = f"M = {self.M}, N = {self.N}, K = {self.K}"
+        blocks = "one block"
+        if self.batch > 1:
+            sizes = f"batch = {self.batch}, {sizes}"
+            blocks = "one block of each product"
+        return f"{self.variant}, {sizes}: {blocks}, {self.rows} x {self.cols} results"
 
     def _cells(self) -> list[tuple[str, ...]]:
         return [
@@ -140,22 +145,27 @@ def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def trace(variant: str | CustomKernel, M: int, N: int, K: int) -> Trace:
+def trace(variant: str | CustomKernel, *size: Size) -> Trace:
     """Counts the memory accesses of a kernel's first block, for A (M, K) and B (K, N).
 
-    Works on any machine: the counting build runs on the CPU device, with alpha = 1, beta = 0 and
-    row-major operands that are aligned as on a GPU. The time grows with K, about a second for 4096.
-    M and N matter only if they cut the block short. If a thread of such a block skips an access,
-    each of its later accesses is counted with the previous access of the other threads. If several
-    blocks or kernels compute the results of one block together, all of them are counted, including
-    their accesses to the memory through which they exchange data.
+    For a batch, counts the first block of every product. Works on any machine: the counting build
+    runs on the CPU device, with alpha = 1, beta = 0 and row-major operands that are aligned as on a
+    GPU. The rows of one product are padded to 16 bytes; a batch has no gaps. M and N matter only if
+    they cut the block short, or if rows of a batch begin at other places of a sector. The time
+    grows with K, about a second for 4096. A batch takes at most the time of 32 products, because
+    later ones repeat their accesses.
+
+    If a thread of a block skips an access, each of its later accesses is counted with the previous
+    access of the other threads. If several blocks or kernels compute the results of one block
+    together, all of them are counted, including their accesses to the memory through which they
+    exchange data.
 
     Parameters
     ----------
     variant
         A name from ``variants()``, or a custom kernel.
-    M, N, K
-        The sizes of the product.
+    *size
+        M, N, K, or batch, M, N, K: as integers, or as one size that ``measure`` takes.
 
     Returns
     -------
@@ -165,21 +175,23 @@ def trace(variant: str | CustomKernel, M: int, N: int, K: int) -> Trace:
     Raises
     ------
     ValueError, TypeError
-        For an unknown variant, and for sizes that are not integers or are below 1.
+        For an unknown variant, and for sizes that are not 3 or 4 integers or are below 1.
     UnsupportedVariantError
         For a variant that does not run on the CPU device.
     OutOfMemoryError
         If there is too little memory.
     """
-    M, N, K = (operator.index(size) for size in (M, N, K))
+    sizes: Any = size[0] if len(size) == 1 else size
+    shape = as_shape(sizes)
     if not isinstance(variant, str) and hasattr(variant, "child") and not variant.in_this_process:
-        traced: Trace = variant.child.call(trace, variant, M, N, K)
+        traced: Trace = variant.child.call(trace, variant, *shape)
         return traced
+    batch, M, N, K = shape if len(shape) == 4 else (1, *shape)
     counted_as: Any = variant.countable() if hasattr(variant, "countable") else variant
     try:
-        rows, cols, tensor, owners, counted = _core._trace(counted_as, M, N, K)
+        rows, cols, tensor, owners, counted = _core._trace(counted_as, batch, M, N, K)
     except OverflowError:
-        raise ValueError(f"M, N, K = {M}, {N}, {K}: the matrices are too large") from None
+        raise ValueError(f"invalid size {shape}: the matrices are too large") from None
     files = {entry["file"] for entry in counted}
     if isinstance(variant, str):
         (own,) = [entry.file for entry in variants() if entry.name == variant]
@@ -196,7 +208,7 @@ def trace(variant: str | CustomKernel, M: int, N: int, K: int) -> Trace:
         )
         for entry in counted
     )
-    return Trace(variant, M, N, K, rows, cols, tensor, owners, accesses)
+    return Trace(variant, batch, M, N, K, rows, cols, tensor, owners, accesses)
 
 
 def _amount(number: float | None, unit: str) -> str:

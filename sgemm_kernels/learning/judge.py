@@ -223,7 +223,7 @@ def _checked(own: Kernel, cases: list[Case], watched: list[Finding]) -> list[Fin
 def _count(own: Kernel, level: Level, case: Case, product: ProductCounts) -> list[Result]:
     sizes = {"M": case.M, "N": case.N, "K": case.K}
     compiler.library(own.made_of, count_build())  # outside the time limit
-    counted = Counted(own.child.call(trace, own, **sizes), product, level.shared)
+    counted = Counted(own.child.call(trace, own, *sizes.values()), product, level.shared)
     results = []
     for limit in level.limits:
         count = COUNTS[limit.count](counted)

@@ -39,10 +39,7 @@ def as_shape(size: Size) -> Shape:
             raise TypeError
         batch, M, N, K = map(operator.index, [1] * (len(numbers) == 3) + numbers)
     except (TypeError, ValueError) as error:
-        message = (
-            f"invalid size {size!r}: use N, (M, N, K) or (batch, M, N, K) with integers, or a list "
-            "of these"
-        )
+        message = f"invalid size {size!r}: use N, (M, N, K) or (batch, M, N, K) with integers"
         raise type(error)(message) from None
     if min(batch, M, N, K) < 1:
         raise ValueError(f"invalid size {size!r}: each number must be at least 1")
