@@ -73,6 +73,14 @@ void add_products(const FactorA &a, const FactorB &b, float *d, int first, int e
     }
 }
 
+/* The same for products that are all zero. */
+void add_zeros(float *d)
+{
+    for (int i = 0; i < rows * cols; ++i) {
+        d[i] += 0.0f;
+    }
+}
+
 void add_all_products(const FactorA &a, const FactorB &b, float *d)
 {
     const TensorCoreModel model = cpu_tensor_cores();
@@ -138,6 +146,7 @@ template <int COUNT> void Factors<COUNT>::prepare()
         largest = magnitude > largest ? magnitude : largest;
     }
     finite = largest < 0x7c00;
+    zero = largest == 0;
 }
 
 template struct Factors<rows * depth>;
@@ -146,7 +155,11 @@ template struct Factors<depth * cols>;
 void multiply_fp16(const FactorA &a, const FactorB &b, float *d)
 {
     if (a.finite && b.finite && all_finite(d)) {
-        add_all_products(a, b, d);
+        if (a.zero || b.zero) { /* most are in the tile of a small product */
+            add_zeros(d);
+        } else {
+            add_all_products(a, b, d);
+        }
         return;
     }
     uint32_t special[rows * cols];

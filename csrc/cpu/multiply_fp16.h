@@ -13,7 +13,7 @@ template <int COUNT> struct Factors {
     alignas(16) Half half[COUNT];
     alignas(16) float value[COUNT];
     alignas(16) int16_t exponent[COUNT];
-    bool finite;
+    bool finite, zero; /* all elements are */
 
     /* To be called once `half` is filled. */
     void prepare();

@@ -732,7 +732,8 @@ static inline Status launch_unless_short(Launcher *in_fp16, const Sgemm *problem
     Launcher *const in_fp32 = in_fp16; // a counted tile represents long sums
 #else
     // A CPU computes a small product faster without whole tiles; the bits are the same.
-    const Variant &rung = where->brief ? variant_coalesced : variant_splitk;
+    const bool is_small = problem->C.rows * problem->C.cols <= 128 * 128 / 8;
+    const Variant &rung = is_small ? variant_coalesced : variant_splitk;
     Launcher *const in_fp32 = rung.launch[DEVICE_CPU];
 #endif
     return (problem->A.cols < shortest ? in_fp32 : in_fp16)(problem, where);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include <algorithm>
 #include <initializer_list>
 #include <random>
 #include <vector>
@@ -166,6 +167,14 @@ void check_products()
         for (int i = 0; i < count; ++i) {
             draw(random, kind, products + i);
         }
+        for (auto &row : products[0].A) { // zeros of one sign, and of both
+            std::fill_n(row, 16, uint16_t{0x8000});
+        }
+        for (auto &col : products[1].B) {
+            std::fill_n(col, 8, uint16_t{0});
+            std::fill_n(col + 8, 8, uint16_t{0x8000});
+        }
+        std::fill_n(products[0].D[0], 8, -0.0f);
         const std::vector<Product> before(&products[0], &products[count]);
         run(multiply_all, 32, 0, count, Products{products, 1});
         for (int i = 0; i < count; ++i) {
