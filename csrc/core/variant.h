@@ -37,6 +37,10 @@ typedef struct {
 /* Computes the problem; returns once it is queued on the stream (CUDA) or done (CPU). */
 typedef Status Launcher(const Sgemm *problem, const Launch *where);
 
+/* The same for products of different shapes, none of them empty or a batch. No C overlaps another
+ * product's operands. */
+typedef Status ManyLauncher(const Sgemm *problems, int64_t count, const Launch *where);
+
 /* How a kernel is launched, and the facts that the catalog shows. */
 typedef struct KernelSpec {
     const char *symbol DEFAULT(nullptr); /* the kernel's name in its source */
@@ -58,6 +62,8 @@ typedef struct {
     bool architecture_specific;     /* newer GPUs cannot run it, as with code for sm_90a */
     int batch;                      /* the most products of a launch; 1: it takes no batches */
     Launcher *launch[DEVICE_KINDS]; /* NULL if that kind of device cannot run it */
+    /* NULL if each product has a launch of its own */
+    ManyLauncher *launch_many[DEVICE_KINDS] DEFAULT({});
 } Variant;
 
 /* The most products in one launch of a kernel that numbers them in y: the size of a grid there. */

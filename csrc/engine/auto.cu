@@ -43,6 +43,7 @@ LAUNCHER(auto)
 #include "cluster_reduce.h"
 #include "direct.h"
 #include "gemv.h"
+#include "grouped.h"
 #include "small_batch.h"
 
 /* The rungs that the engine launches. */
@@ -76,6 +77,16 @@ template <bool A_K_MAJOR, bool B_K_MAJOR>
 constexpr LaunchTiles *launchers[TILE_COUNT] = {TILES(TILE)};
 #undef TILE
 
+/* The transposed problem has the same result. */
+Sgemm transposed_problem(const Sgemm &p)
+{
+    Sgemm other = p;
+    other.A = transposed(p.B);
+    other.B = transposed(p.A);
+    other.C = transposed(p.C);
+    return other;
+}
+
 /* Launches a plan that the device supports. */
 Status launch(const Sgemm *problem, const Launch *where, const Plan *plan)
 {
@@ -90,12 +101,7 @@ Status launch(const Sgemm *problem, const Launch *where, const Plan *plan)
         const Status status = ON_DEVICE(plan_device)(where, &device);
         return status.code == STATUS_OK ? launch_small_batch(*problem, device, where) : status;
     }
-    Sgemm p = *problem;
-    if (plan->transposed) {
-        p.A = transposed(problem->B);
-        p.B = transposed(problem->A);
-        p.C = transposed(problem->C);
-    }
+    const Sgemm p = plan->transposed ? transposed_problem(*problem) : *problem;
     if (plan->kernel == GEMV) {
         return launch_gemv(p, plan->splits, plan->width, where);
     }
@@ -248,6 +254,9 @@ extern "C" Status plan_device_cpu(const Launch *where, PlanDevice *device)
 
 /* ------------------------------------------------------------------ simt and auto */
 
+/* What the host needs for a launch, in cycles: about 3.5 microseconds at 1.8 GHz. */
+constexpr double launch_cycles = 6500;
+
 /* Launches a plan. If the device refuses it, launches the plan that always works. */
 static Status launch_or_fall_back(const Sgemm *problem, const Launch *where, const Plan &plan,
                                   const PlanDevice &device)
@@ -323,8 +332,6 @@ static Status launch_on_tensor_cores(const Sgemm *batch, const Launch *where,
 static Status multiply_batch(const Sgemm *batch, const Launch *where, const PlanDevice &device,
                              const TensorCores &cores)
 {
-    // What the host needs for a launch, in cycles: about 3.5 microseconds at 1.8 GHz.
-    constexpr double launch_cycles = 6500;
     const double count = static_cast<double>(batch->count);
     const Sgemm one = part_of_batch(batch, 0, 1);
     const Plan together = plan_choose(batch, &device), singly = plan_choose(&one, &device);
@@ -344,6 +351,20 @@ static Status multiply_batch(const Sgemm *batch, const Launch *where, const Plan
     return launch_in_parts(batch, [&](const Sgemm *part) {
         return launch_or_fall_back(part, where, together, device);
     });
+}
+
+static Status multiply_one(const Sgemm *problem, const Launch *where, const PlanDevice &device,
+                           const TensorCores &cores)
+{
+    const Plan plan = plan_choose(problem, &device);
+    const TensorRung rung = plan_tensor_rung(plan.cycles, problem, &cores);
+    if (rung != TENSOR_NONE) {
+        const Status status = launch_rung(rung, problem, where);
+        if (status.code != STATUS_OUT_OF_MEMORY) { // simt needs less
+            return status;
+        }
+    }
+    return launch_or_fall_back(problem, where, plan, device);
 }
 
 #ifndef __CUDACC__
@@ -375,18 +396,183 @@ static Status multiply(const Sgemm *problem, const Launch *where, bool tensor_co
         return launch_in_parts(problem, [&](const Sgemm *part) { return launcher(part, where); });
     }
     const TensorCores cores = tensor_cores ? tensor_cores_of(where, device) : TensorCores{};
-    if (problem->count > 1) {
-        return multiply_batch(problem, where, device, cores);
-    }
-    const Plan plan = plan_choose(problem, &device);
-    const TensorRung rung = plan_tensor_rung(plan.cycles, problem, &cores);
+    return problem->count > 1 ? multiply_batch(problem, where, device, cores)
+                              : multiply_one(problem, where, device, cores);
+}
+
+/* ------------------------------------------------------------------ many products */
+
+/* Products that are planned at a time. */
+constexpr int planned_together = 512;
+
+/* The products that are computed together with others, sorted by configuration and layouts. */
+struct Together {
+    GroupedPlan plans[planned_together]; // kernel is -1 if the product is not among them
+    double cycles[TILE_COUNT][4];        // the sum of all shares
+    double longest[TILE_COUNT][4];       // of all blocks
+    int count;
+};
+
+static int layout_of(const Sgemm &problem, bool transposed)
+{
+    const Sgemm p = transposed ? transposed_problem(problem) : problem;
+    return 2 * (p.A.col_stride == 1) + (p.B.row_stride == 1);
+}
+
+static void add_product(Together *together, const Sgemm &problem, const GroupedPlan &plan)
+{
+    const int layout = layout_of(problem, plan.transposed);
+    double &longest = together->longest[plan.kernel][layout];
+    together->cycles[plan.kernel][layout] += plan.share;
+    longest = plan.block > longest ? plan.block : longest;
+    ++together->count;
+}
+
+/* Launches one product for itself if that is estimated to add less time than computing it together
+ * with others: a large one on tensor cores or by the rung tma. *launched tells whether it did. */
+static Status launch_large(const Sgemm *problem, const Launch *where, const PlanDevice &device,
+                           const TensorCores &cores, double cycles, bool *launched)
+{
+    Plan largest = {};
+    largest.kernel = LARGEST;
+    largest.splits = 1;
+    const double of_largest = plan_supports(&largest, problem, &device)
+                                  ? plan_estimate(&largest, problem, &device)
+                                  : INFINITY;
+    const TensorRung rung =
+        plan_tensor_rung(of_largest < cycles ? of_largest : cycles, problem, &cores);
+    *launched = true;
     if (rung != TENSOR_NONE) {
-        status = launch_rung(rung, problem, where);
+        const Status status = launch_rung(rung, problem, where);
         if (status.code != STATUS_OUT_OF_MEMORY) { // simt needs less
             return status;
         }
     }
-    return launch_or_fall_back(problem, where, plan, device);
+    *launched = of_largest < cycles;
+    return *launched ? launch_or_fall_back(problem, where, largest, device) : status_ok();
+}
+
+/* Whether a few products are faster one after the other, each on the whole GPU. */
+static bool are_faster_singly(const Sgemm *problems, int count, const Together &together,
+                              const PlanDevice &device)
+{
+    double cycles = 0, singly = 0;
+    for (int kernel = 0; kernel < TILE_COUNT; ++kernel) {
+        for (int layout = 0; layout < 4; ++layout) {
+            const double share = together.cycles[kernel][layout];
+            cycles += share > 0 ? device.constants->launch +
+                                      overlapped(share, together.longest[kernel][layout])
+                                : 0;
+        }
+    }
+    for (int n = 0; n < count && together.count * launch_cycles < cycles && singly < cycles; ++n) {
+        if (together.plans[n].kernel >= 0) {
+            const double of_one = plan_choose(&problems[n], &device).cycles;
+            singly += of_one > launch_cycles ? of_one : launch_cycles;
+        }
+    }
+    return together.count * launch_cycles < cycles && singly < cycles;
+}
+
+/* Launches a group. If the device refuses it, launches each product. */
+static Status launch_group_or_each(const Group &group, int64_t blocks, int kernel,
+                                   const Launch *where, const PlanDevice &device)
+{
+    const Status status = launch_group(group, blocks, kernel, where);
+    if (status.code != STATUS_DEVICE && status.code != STATUS_OUT_OF_MEMORY) {
+        return status;
+    }
+    Status then = status_ok();
+    for (int n = 0; n < group.count && then.code == STATUS_OK; ++n) {
+        const Sgemm &p = group.problems[n];
+        const Sgemm by_rows = p.C.col_stride == 1 ? p : transposed_problem(p);
+        then = launch_or_fall_back(&by_rows, where, plan_choose(&by_rows, &device), device);
+    }
+    return then;
+}
+
+/* Launches all products of one configuration and layout. */
+static Status launch_together(const Sgemm *problems, int count, const Together &together,
+                              int kernel, int layout, const Launch *where, const PlanDevice &device)
+{
+    Group group = {};
+    int64_t blocks = 0;
+    Status status = status_ok();
+    for (int n = 0; n < count && status.code == STATUS_OK; ++n) {
+        const GroupedPlan &plan = together.plans[n];
+        if (plan.kernel != kernel || layout_of(problems[n], plan.transposed) != layout) {
+            continue;
+        }
+        const Sgemm p = plan.transposed ? transposed_problem(problems[n]) : problems[n];
+        const int64_t tiles = plan_tiles(kernel, p.C.rows, p.C.cols);
+        if (group.count == GROUP_MOST || (group.count > 0 && blocks + tiles > INT32_MAX)) {
+            status = launch_group_or_each(group, blocks, kernel, where, device);
+            group.count = 0;
+            blocks = 0;
+        }
+        group.first[group.count] = static_cast<unsigned>(blocks);
+        group.problems[group.count++] = p;
+        blocks += tiles;
+    }
+    return status.code == STATUS_OK && group.count > 0
+               ? launch_group_or_each(group, blocks, kernel, where, device)
+               : status;
+}
+
+static Status multiply_planned(const Sgemm *problems, int count, const Launch *where,
+                               const PlanDevice &device, const TensorCores &cores)
+{
+    Together together = {};
+    Status status = status_ok();
+    for (int n = 0; n < count && status.code == STATUS_OK; ++n) {
+        GroupedPlan &plan = together.plans[n];
+        plan = plan_in_group(&problems[n], count, &device);
+        bool launched = false;
+        status = launch_large(&problems[n], where, device, cores, plan.cycles, &launched);
+        if (launched || plan.kernel < 0) {
+            plan.kernel = -1;
+            status = launched ? status : multiply_one(&problems[n], where, device, cores);
+        } else {
+            add_product(&together, problems[n], plan);
+        }
+    }
+    if (are_faster_singly(problems, count, together, device)) {
+        for (int n = 0; n < count && status.code == STATUS_OK; ++n) {
+            if (together.plans[n].kernel >= 0) {
+                status = multiply_one(&problems[n], where, device, cores);
+            }
+        }
+        return status;
+    }
+    for (int kernel = 0; kernel < TILE_COUNT; ++kernel) {
+        for (int layout = 0; layout < 4 && status.code == STATUS_OK; ++layout) {
+            if (together.cycles[kernel][layout] > 0) {
+                status = launch_together(problems, count, together, kernel, layout, where, device);
+            }
+        }
+    }
+    return status;
+}
+
+static Status multiply_many(const Sgemm *problems, int64_t count, const Launch *where,
+                            bool tensor_cores)
+{
+    PlanDevice device;
+    Status status = ON_DEVICE(plan_device)(where, &device);
+    const bool has_plans = status.code == STATUS_OK && device.multiprocessors > 0;
+    const TensorCores cores =
+        has_plans && tensor_cores ? tensor_cores_of(where, device) : TensorCores{};
+    for (int64_t n = 0; n < count && status.code == STATUS_OK;) {
+        const int64_t left = count - n;
+        const int part = static_cast<int>(left < planned_together ? left : planned_together);
+        if (n > 0 && interrupt_raised(where->interrupt)) {
+            return status_error(STATUS_INTERRUPTED, "interrupted");
+        }
+        status = has_plans ? multiply_planned(problems + n, part, where, device, cores)
+                           : multiply(problems + n, where, tensor_cores);
+        n += has_plans ? part : 1;
+    }
+    return status;
 }
 
 LAUNCHER(simt)
@@ -397,6 +583,16 @@ LAUNCHER(simt)
 LAUNCHER(auto)
 {
     return multiply(problem, where, true);
+}
+
+MANY_LAUNCHER(simt)
+{
+    return multiply_many(problems, count, where, false);
+}
+
+MANY_LAUNCHER(auto)
+{
+    return multiply_many(problems, count, where, true);
 }
 
 WHOLE_BATCH_VARIANT(simt, "on CUDA cores, with the plan estimated to be the fastest", nullptr,

@@ -387,7 +387,7 @@ __global__ void __launch_bounds__(G::threads, min_blocks<MIN_BLOCKS>) tiled(cons
     store_thread_tile<G>(p, number.origin(), ThreadTile<G>(thread), sum);
 }
 
-/* The prefetch distance in tiles, for `split_product`. */
+/* The prefetch distance in tiles, for kernels that add slices. */
 template <class G> constexpr int tiles_ahead = G::slices > 1 && G::BM <= 32 ? 2 : 1;
 
 /* The product over one split of K. The first split takes the remainder of K, so that all others
@@ -405,6 +405,30 @@ static __device__ __forceinline__ Sgemm part_of(const SplitProduct &j, unsigned 
     p.B.data = address(p.B, begin, 0);
     p.A.cols = p.B.rows = begin_of(part + 1) - begin;
     return p;
+}
+
+/* Leaves the sums of this thread in shared memory, in place of the tiles. */
+template <class G>
+KERNEL_BODY Part<G> &leave_sums(unsigned thread, const ThreadTile<G> &place,
+                                const float (&sum)[G::TM][G::TN])
+{
+    auto &shared = dynamic_shared<typename G::Shared>();
+    static_assert(sizeof(Part<G>) <= sizeof shared.As + sizeof shared.Bs,
+                  "the sums fit where the tiles were, before the barriers");
+    static_assert(G::threads * sizeof(float4) <= sizeof(Part<G>), "add_sums uses the same memory");
+    Part<G> &own = *reinterpret_cast<Part<G> *>(&shared);
+    __syncthreads(); // all threads have read the tiles
+    auto &results = own.results[thread / 32 / G::warps_of_slice % G::slices];
+    UNROLL(G::TM)
+    for (int i = 0; i < G::TM; ++i) {
+        UNROLL(G::TN / 4)
+        for (int n = 0; n < G::TN; n += 4) {
+            float *const to =
+                &results[place.row + ThreadTile<G>::down(i)][place.col + ThreadTile<G>::right(n)];
+            store_swapped_pairs(to, sum[i] + n);
+        }
+    }
+    return own;
 }
 
 /* How a tile of C is added up: one block adds its slices, the blocks of a cluster add their
@@ -445,7 +469,6 @@ __global__ void __launch_bounds__(G::threads, min_blocks<MIN_BLOCKS>)
 #endif
     const Share share = share_of<G, HOW>(j);
     TileNumber<G> number(raster_origin(j.p.C, G::BM, G::BN, share.tile));
-    auto &shared = dynamic_shared<typename G::Shared>();
     float sum[G::TM][G::TN] = {};
     {
         const Sgemm p = HOW == ONE_BLOCK ? j.p : part_of<G>(j, share.part);
@@ -459,21 +482,7 @@ __global__ void __launch_bounds__(G::threads, min_blocks<MIN_BLOCKS>)
     recompute_from(thread);
     const Origin tile = number.origin();
     const ThreadTile<G> place(thread);
-    static_assert(sizeof(Part<G>) <= sizeof shared.As + sizeof shared.Bs,
-                  "the sums fit where the tiles were, before the barriers");
-    static_assert(G::threads * sizeof(float4) <= sizeof(Part<G>), "add_sums uses the same memory");
-    Part<G> &own = *reinterpret_cast<Part<G> *>(&shared);
-    __syncthreads(); // all threads have read the tiles
-    auto &results = own.results[thread / 32 / G::warps_of_slice % G::slices];
-    UNROLL(G::TM)
-    for (int i = 0; i < G::TM; ++i) {
-        UNROLL(G::TN / 4)
-        for (int n = 0; n < G::TN; n += 4) {
-            float *const to =
-                &results[place.row + ThreadTile<G>::down(i)][place.col + ThreadTile<G>::right(n)];
-            store_swapped_pairs(to, sum[i] + n);
-        }
-    }
+    Part<G> &own = leave_sums<G>(thread, place, sum);
     constexpr int warps = G::threads / 32;
     const int warp = static_cast<int>(thread / 32), lane = static_cast<int>(thread % 32);
     if constexpr (HOW == ONE_BLOCK) {
@@ -482,6 +491,7 @@ __global__ void __launch_bounds__(G::threads, min_blocks<MIN_BLOCKS>)
     } else if constexpr (HOW == SPLIT) {
         __syncthreads();
         const Share again = share_of<G, HOW>(j);
+        auto &shared = dynamic_shared<typename G::Shared>();
         add_in_memory<G>(j, tile, again.tile, again.part, own, shared.is_last);
     } else {
         if (G::slices > 1) {

@@ -117,16 +117,21 @@ static double split_cycles(int64_t splits, double results, const PlanShape *s, c
            4 * results * (double)added / c->collecting;
 }
 
-static double estimate_tiles(const Plan *plan, const PlanShape *s, const PlanDevice *d)
+/* One block of a plan with tiles. */
+typedef struct {
+    double of_warp; /* issue slots of each warp */
+    double alone;   /* cycles if it is alone on its multiprocessor, where it cannot hide latency */
+    double steps;   /* tiles along K */
+} Block;
+
+static Block block_of(const Plan *plan, const PlanShape *s, const PlanConstants *c)
 {
     const Tile *const t = &tiles[plan->kernel];
-    const PlanConstants *const c = d->constants;
-    const double results = (double)t->BM * t->BN;
     const double steps = (double)ceil_div(ceil_div(s->K, t->BK), plan->splits),
                  depth = steps * t->BK;
 
-    /* Issue slots of one warp. If blocks or slices are added, each result is also written for the
-     * others and read once more. */
+    /* If blocks or slices are added, each result is also written for the others and read once
+     * more. */
     const bool in_memory = plan->splits > 1 && !plan->cluster;
     const bool reduces = plan->splits > 1 || t->slices > 1 || plan->transposed;
     const int sharers = t->slices * (plan->cluster ? plan->splits : 1);
@@ -135,13 +140,32 @@ static double estimate_tiles(const Plan *plan, const PlanShape *s, const PlanDev
     const double stored = (t->TM * t->TN) * c->store * (reduces ? 2 + handed_on : 1);
     const double copies =
         (t->BM * copy_slots(s->A, c) + t->BN * copy_slots(s->B, c)) / (32.0 * warps_of(t));
-    const double of_warp = depth * (c->slots[plan->kernel] / t->slices + copies) + stored;
 
-    /* A block that is alone on its multiprocessor cannot hide latency: it waits in each step of K,
-     * and at least for memory in each tile. */
+    /* Alone, it waits in each step of K, and at least for memory in each tile. */
     const double wait = c->gemv_round / 4;
     const double waits = t->BK * ((0.5 * (t->TM * t->TN) + c->latency) / t->slices + copies);
-    const double alone = stored + wait + steps * fmax(waits, wait);
+    return (Block){
+        .of_warp = depth * (c->slots[plan->kernel] / t->slices + copies) + stored,
+        .alone = stored + wait + steps * fmax(waits, wait),
+        .steps = steps,
+    };
+}
+
+/* Each contiguous piece of a tile also loads half a sector that is not used: these floats. */
+static double wasted_by(const Tile *t, const PlanShape *s)
+{
+    return 4 * (double)s->K *
+           ((double)s->M / (s->A.k_major ? t->BK : t->BM) +
+            (double)s->N / (s->B.k_major ? t->BK : t->BN));
+}
+
+static double estimate_tiles(const Plan *plan, const PlanShape *s, const PlanDevice *d)
+{
+    const Tile *const t = &tiles[plan->kernel];
+    const PlanConstants *const c = d->constants;
+    const double results = (double)t->BM * t->BN;
+    const Block block = block_of(plan, s, c);
+    const double of_warp = block.of_warp, alone = block.alone;
 
     /* Clusters of more than 2 blocks leave some multiprocessors of a GPC idle. */
     const bool wide = plan->cluster && plan->splits > 2 && d->multiprocessors > 1;
@@ -151,7 +175,7 @@ static double estimate_tiles(const Plan *plan, const PlanShape *s, const PlanDev
         each > t->blocks ? ceil_div(each, t->blocks) - 1 : 0; /* before the last */
     /* If few blocks are resident, they end at the same time, and one multiprocessor gets one more
      * block of the last wave than the others. */
-    const bool together = t->blocks == 2 || (t->blocks == 3 && steps <= 8);
+    const bool together = t->blocks == 2 || (t->blocks == 3 && block.steps <= 8);
     const int64_t remainder = each - waves * t->blocks;
     const int64_t last = waves > 0 && together && remainder < t->blocks ? remainder + 1 : remainder;
     const bool in_step = t->blocks <= 2 || t->blocks * warps_of(t) < 8;
@@ -161,11 +185,8 @@ static double estimate_tiles(const Plan *plan, const PlanShape *s, const PlanDev
                         overlapped(of_warp * (double)ceil_div(last * warps_of(t), 4), alone) +
                         4 * (double)(waves + 1) * results / c->draining;
 
-    /* Each contiguous piece of a tile also loads half a sector that is not used. */
-    const double wasted = 4 * (double)s->K *
-                          ((double)s->M / (s->A.k_major ? t->BK : t->BM) +
-                           (double)s->N / (s->B.k_major ? t->BK : t->BN));
-    return c->launch + overlapped(memory_cycles(s, wasted, d), busy) +
+    const bool in_memory = plan->splits > 1 && !plan->cluster;
+    return c->launch + overlapped(memory_cycles(s, wasted_by(t, s), d), busy) +
            (plan->cluster ? c->joining
             : in_memory   ? split_cycles(plan->splits, results, s, d)
                           : 0);
@@ -420,4 +441,49 @@ int plan_list(const PlanShape *shape, const PlanDevice *device, Plan plans[PLANS
         }
     }
     return list.count;
+}
+
+/* ------------------------------------------------------------------ many products */
+
+int64_t plan_tiles(int kernel, int64_t rows, int64_t cols)
+{
+    return ceil_div(rows, tiles[kernel].BM) * ceil_div(cols, tiles[kernel].BN);
+}
+
+/* The plan in a launch that computes `products` products. */
+static GroupedPlan grouped_plan(int kernel, bool transposed, const PlanShape *shape,
+                                int64_t products, const PlanDevice *d)
+{
+    const Plan plan = {.kernel = kernel, .splits = 1, .transposed = transposed};
+    const PlanShape s = as_planned(*shape, transposed);
+    const Tile *const t = &tiles[kernel];
+    const Block block = block_of(&plan, &s, d->constants);
+    /* The other blocks of a multiprocessor hide latency. */
+    const double of_block = fmax(block.of_warp * warps_of(t) / 4, block.alone / t->blocks) +
+                            4.0 * t->BM * t->BN / d->constants->draining;
+    GroupedPlan found = {.kernel = kernel, .transposed = transposed, .block = block.alone};
+    found.share = overlapped(memory_cycles(&s, wasted_by(t, &s), d),
+                             (double)tiles_of(t, &s) * of_block / d->multiprocessors);
+    found.cycles = found.share + found.block / (double)products;
+    return found;
+}
+
+GroupedPlan plan_in_group(const Sgemm *problem, int64_t products, const PlanDevice *device)
+{
+#define KERNEL(index) index,
+    static const int kernels[] = {GROUPED_TILES(KERNEL)};
+#undef KERNEL
+    const PlanShape shape = plan_shape(problem);
+    GroupedPlan best = {.kernel = -1, .cycles = HUGE_VAL};
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; ++i) {
+        for (int transposed = 0; transposed <= (shape.M > shape.N); ++transposed) {
+            const Plan plan = {.kernel = kernels[i], .splits = 1, .transposed = transposed};
+            if (supports(&plan, &shape, device)) {
+                const GroupedPlan plan_of_tile =
+                    grouped_plan(kernels[i], transposed, &shape, products, device);
+                best = plan_of_tile.cycles < best.cycles ? plan_of_tile : best;
+            }
+        }
+    }
+    return best;
 }

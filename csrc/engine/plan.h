@@ -155,6 +155,21 @@ Plan plan_choose(const Sgemm *problem, const PlanDevice *device);
 /* Many partial sums are added in groups first. Returns the size of a group, or 1 without groups. */
 int plan_group(int64_t splits);
 
+/* How a product is computed in one launch together with others of other shapes (grouped.h). */
+typedef struct {
+    int kernel; /* one of GROUPED_TILES; -1 if the device supports none */
+    bool transposed;
+    double share;  /* cycles that the product adds to a launch that fills the GPU */
+    double block;  /* cycles of one block */
+    double cycles; /* its share, and its part of the time in which the last blocks end */
+} GroupedPlan;
+
+/* The plan with the fewest cycles, if `products` products are computed together. */
+GroupedPlan plan_in_group(const Sgemm *problem, int64_t products, const PlanDevice *device);
+
+/* The tiles of a configuration that cover C. */
+int64_t plan_tiles(int kernel, int64_t rows, int64_t cols);
+
 /* The tensor cores that `auto` uses on a device: none if neither is set. */
 typedef struct {
     bool hopper;        /* compute capability 9.0: waves and fused */

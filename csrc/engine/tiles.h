@@ -22,6 +22,9 @@
     TILE(32, 32, 32, 32, 32, 4, 8, 4, 6, 55.2)                                                     \
     TILE(16, 128, 32, 16, 128, 8, 8, 4, 2, 105)
 
+/* The rows of this list for launches of many products: indices from 0. */
+#define GROUPED_TILES(TILE) TILE(0) TILE(2) TILE(6) TILE(7)
+
 enum { TILE_STAGES = 4 }; /* tiles of A and of B in shared memory */
 
 /* Bytes of shared memory of a block: tiles whose rows are padded by a float4, barriers, a flag. */

@@ -216,38 +216,62 @@ static inline bool has_shared_memory(const Launch *where, const KernelSpec &spec
 #elif defined(__CUDACC__)
 #define LAUNCHER(name)                                                                             \
     extern "C" Status launch_##name##_cuda(const Sgemm *problem, const Launch *where)
+#define MANY_LAUNCHER(name)                                                                        \
+    extern "C" Status launch_many_##name##_cuda(const Sgemm *problems, int64_t count,              \
+                                                const Launch *where)
 #define DEFINE_VARIANT(name, ...) static_assert(true, "")
+#define DEFINE_MANY_VARIANT(name, ...) static_assert(true, "")
 #elif defined(SGEMM_FUSED)
 #define LAUNCHER(name)                                                                             \
     extern "C" Status launch_##name##_cpu_fused(const Sgemm *problem, const Launch *where)
+#define MANY_LAUNCHER(name)                                                                        \
+    extern "C" Status launch_many_##name##_cpu_fused(const Sgemm *problems, int64_t count,         \
+                                                     const Launch *where)
 #define DEFINE_VARIANT(name, ...) static_assert(true, "")
+#define DEFINE_MANY_VARIANT(name, ...) static_assert(true, "")
 #else
 #define LAUNCHER(name) static Status launch_##name##_cpu(const Sgemm *problem, const Launch *where)
+#define MANY_LAUNCHER(name)                                                                        \
+    static Status launch_many_##name##_cpu(const Sgemm *problems, int64_t count,                   \
+                                           const Launch *where)
 #ifdef SGEMM_FUSED_TOO
-template <Launcher *PLAIN, Launcher *FUSED>
-static Status launch_either(const Sgemm *problem, const Launch *where)
+template <auto *PLAIN, auto *FUSED, class... Arguments>
+static Status launch_either(Arguments... arguments)
 {
-    return (fuses_multiply_add() ? FUSED : PLAIN)(problem, where);
+    return (fuses_multiply_add() ? FUSED : PLAIN)(arguments...);
 }
-#define DECLARE_FUSED(name) extern "C" Launcher launch_##name##_cpu_fused;
-#define ON_CPU(name) launch_either<launch_##name##_cpu, launch_##name##_cpu_fused>
+#define DECLARE_FUSED(type, launcher) extern "C" type launcher##_cpu_fused;
+#define ON_CPU(launcher) launch_either<launcher##_cpu, launcher##_cpu_fused>
 #else
-#define DECLARE_FUSED(name)
-#define ON_CPU(name) launch_##name##_cpu
+#define DECLARE_FUSED(type, launcher)
+#define ON_CPU(launcher) launcher##_cpu
 #endif
-#if defined(SGEMM_COUNTED)
-#define DEFINE_VARIANT(name, ...) COUNTED_VARIANT(name, __VA_ARGS__)
-#elif defined(SGEMM_CUDA)
+#ifdef SGEMM_CUDA
 /* Weak, because a build for AMD GPUs lacks the GPU launchers of some rungs. */
-#define DEFINE_VARIANT(name, ...)                                                                  \
-    DECLARE_FUSED(name)                                                                            \
-    extern "C" __attribute__((weak)) Launcher launch_##name##_cuda;                                \
-    extern "C" const Variant variant_##name = {                                                    \
-        #name, __VA_ARGS__, {ON_CPU(name), launch_##name##_cuda}}
+#define DECLARE_ON_GPU(type, launcher) extern "C" __attribute__((weak)) type launcher##_cuda;
+#define ON_GPU(launcher) launcher##_cuda
+#else
+#define DECLARE_ON_GPU(type, launcher)
+#define ON_GPU(launcher) nullptr
+#endif
+#ifdef SGEMM_COUNTED
+#define DEFINE_VARIANT(name, ...) COUNTED_VARIANT(name, __VA_ARGS__)
 #else
 #define DEFINE_VARIANT(name, ...)                                                                  \
-    DECLARE_FUSED(name)                                                                            \
-    extern "C" const Variant variant_##name = {#name, __VA_ARGS__, {ON_CPU(name), nullptr}}
+    DECLARE_FUSED(Launcher, launch_##name)                                                         \
+    DECLARE_ON_GPU(Launcher, launch_##name)                                                        \
+    extern "C" const Variant variant_##name = {                                                    \
+        #name, __VA_ARGS__, {ON_CPU(launch_##name), ON_GPU(launch_##name)}}
+#define DEFINE_MANY_VARIANT(name, ...)                                                             \
+    DECLARE_FUSED(Launcher, launch_##name)                                                         \
+    DECLARE_FUSED(ManyLauncher, launch_many_##name)                                                \
+    DECLARE_ON_GPU(Launcher, launch_##name)                                                        \
+    DECLARE_ON_GPU(ManyLauncher, launch_many_##name)                                               \
+    extern "C" const Variant variant_##name = {                                                    \
+        #name,                                                                                     \
+        __VA_ARGS__,                                                                               \
+        {ON_CPU(launch_##name), ON_GPU(launch_##name)},                                            \
+        {ON_CPU(launch_many_##name), ON_GPU(launch_many_##name)}}
 #endif
 #endif
 
@@ -256,9 +280,11 @@ static Status launch_either(const Sgemm *problem, const Launch *where)
 #define VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, false, 1)
 #define ARCHITECTURE_SPECIFIC_VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, true, 1)
 
-/* The same for a variant whose launcher takes batches: as large as a grid's size in y, or of any
- * size. A custom kernel need not use address(), so it gets one matrix at a time. */
-#define WHOLE_BATCH_VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, false, INT32_MAX)
+/* The same for a variant whose launcher takes batches of any size, and which has a MANY_LAUNCHER. */
+#define WHOLE_BATCH_VARIANT(name, ...) DEFINE_MANY_VARIANT(name, __VA_ARGS__, false, INT32_MAX)
+
+/* The same for a variant whose launcher takes batches as large as a grid's size in y. A custom kernel
+ * need not use address(), so it gets one matrix at a time. */
 #ifdef SGEMM_OWN
 #define BATCHED_VARIANT VARIANT
 #else
