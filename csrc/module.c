@@ -20,6 +20,7 @@
 #include "python/raising.h"
 #include "python/result.h"
 #include "python/running.h"
+#include "python/running_many.h"
 #include "python/state.h"
 #include "python/torch_calls.h"
 #include "python/tracing.h"
@@ -271,6 +272,7 @@ static PyMethodDef methods[] = {
     {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL | METH_KEYWORDS, run_doc},
     {"_run_measured", (PyCFunction)(void (*)(void))run_measured, METH_FASTCALL | METH_KEYWORDS,
      run_measured_doc},
+    {"run_many", (PyCFunction)(void (*)(void))run_many, METH_VARARGS | METH_KEYWORDS, run_many_doc},
     {"empty", result_empty, METH_O, empty_doc},
     {"prepare", (PyCFunction)(void (*)(void))prepare, METH_VARARGS | METH_KEYWORDS, prepare_doc},
     {"_memory", result_memory, METH_NOARGS, NULL},

@@ -9,7 +9,8 @@ np.float32(24.0)
 ``run`` computes ``alpha * A @ B + beta * C`` with the kernel that you name, on a GPU or on the CPU.
 ``variants`` lists the kernels, ``devices`` the devices, and ``build_info`` the build settings.
 ``memory`` reports the pinned memory that holds results, and ``empty`` allocates arrays in it.
-``prepare`` prepares a matrix B for many products.
+``run_many`` computes products of different shapes in one call. ``prepare`` prepares a matrix B for
+many products.
 ``measure`` checks and times kernels, and ``judge`` compares two such runs. ``trace`` counts and
 draws a kernel's memory accesses, line by line; ``explain`` writes a page about its bottleneck.
 ``kernel`` compiles a custom kernel, which you can pass instead of a variant's name. ``learn`` shows
@@ -32,6 +33,7 @@ from ._core import (
     empty,
     prepare,
     run,
+    run_many,
 )
 from ._cores import check_asked
 from ._library import get_include, get_library_dir
@@ -80,6 +82,7 @@ __all__ = [
     "prove",
     "recorded_file",
     "run",
+    "run_many",
     "source",
     "trace",
     "tune",

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, Protocol, SupportsFloat, TypeAlias, TypedDict, TypeVar, final, overload
 
@@ -183,6 +183,45 @@ def run(
     device: str | None = None,
     stream: _Stream | None = None,
 ) -> _Out: ...
+@overload
+def run_many(
+    variant: str | _CustomKernel,
+    As: Sequence[NDArray[np.float32]] | NDArray[np.float32],
+    Bs: Sequence[NDArray[np.float32]] | NDArray[np.float32],
+    Cs: Sequence[NDArray[np.float32]] | None = None,
+    *,
+    alpha: SupportsFloat = 1.0,
+    beta: SupportsFloat = 0.0,
+    out: Sequence[NDArray[np.float32]] | None = None,
+    device: str | None = None,
+    stream: None = None,
+) -> list[NDArray[np.float32]]: ...
+@overload
+def run_many(
+    variant: str | _CustomKernel,
+    As: Sequence[_OnGpu] | _OnGpu,
+    Bs: Sequence[_OnGpu] | _OnGpu,
+    Cs: Sequence[_OnGpu] | None = None,
+    *,
+    alpha: SupportsFloat = 1.0,
+    beta: SupportsFloat = 0.0,
+    out: None = None,
+    device: str | None = None,
+    stream: _Stream | None = None,
+) -> list[DeviceArray]: ...
+@overload
+def run_many(
+    variant: str | _CustomKernel,
+    As: Sequence[_OnGpu] | _OnGpu,
+    Bs: Sequence[_OnGpu] | _OnGpu,
+    Cs: Sequence[_OnGpu] | None = None,
+    *,
+    alpha: SupportsFloat = 1.0,
+    beta: SupportsFloat = 0.0,
+    out: Sequence[_Out] | None = None,
+    device: str | None = None,
+    stream: _Stream | None = None,
+) -> list[_Out]: ...
 def _run_measured(
     variant: str | _CustomKernel,
     A: NDArray[np.float32],

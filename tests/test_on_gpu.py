@@ -51,7 +51,9 @@ def operands(rng):
 
 if not FAKE:
 
-    @pytest.mark.parametrize("file", ["test_on_gpu.py", "on_fake_gpu.py", "on_fake_exchange.py"])
+    @pytest.mark.parametrize(
+        "file", ["test_on_gpu.py", "on_fake_gpu.py", "on_fake_exchange.py", "on_fake_many.py"]
+    )
     def test_over_the_fake_cuda_runtime(file):
         path = str(Path(__file__).with_name(file))
         code = f"""

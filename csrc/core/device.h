@@ -74,6 +74,10 @@ typedef struct {
      * be exactly C, but must not overlap C otherwise. */
     Status (*multiply)(const struct Product *product);
 
+    /* The same for many products of one variant. No `out` overlaps an operand of another product.
+     * NULL if the device computes them one after the other. */
+    Status (*multiply_many)(const struct Product *products, int64_t count);
+
     /* The following are NULL for the CPU device, which has no separate memory. */
 
     /* Pins whole pages of host memory for copies to and from any device of this kind. False if the

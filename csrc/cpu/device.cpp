@@ -56,6 +56,7 @@ extern const Device cpu_device = {
     .compute_capability = nullptr,
     .describe = describe,
     .multiply = cpu_multiply,
+    .multiply_many = cpu_multiply_many,
     .pin = nullptr,
     .unpin = nullptr,
     .measure = nullptr,

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include <new>
+
 #include "../core/host_matrix.h"
 #include "../core/workers.h"
 #include "grid.h"
@@ -95,36 +97,101 @@ bool is_brief(const Product *product)
            count <= most_products && rows * cols * depth * count <= most_products;
 }
 
+/* A product's matrices as a kernel reads and writes them. */
+struct Operands {
+    Operand A, B, C;
+};
+
+Status take_all(const Product *product, bool copied, Operands *operands, Sgemm *problem)
+{
+    Status status = take("A", &product->A, copied, product, &operands->A);
+    if (status.code == STATUS_OK) {
+        status = take("B", &product->B, copied, product, &operands->B);
+    }
+    if (status.code == STATUS_OK) {
+        status = take_result(product, copied, &operands->C);
+    }
+    *problem = {operands->A.matrix, operands->B.matrix, operands->C.matrix,
+                product->alpha,     product->beta,      product->count};
+    return status;
+}
+
+/* Copies the result to `out` if the kernel did not write it there. */
+Status hand_over(const Product *product, const Operands &operands)
+{
+    if (!operands.C.owned) {
+        return status_ok();
+    }
+    product_changes_out(product);
+    const Strided result = strided_of_matrix(&operands.C.matrix);
+    return workers_copy_batch(&product->out, &result, product->count, &product->interrupt);
+}
+
+/* Kernels choose code paths by alignment. To reproduce a GPU's results, the operands need the
+ * alignment of the GPU's copies. */
+Status find_copied(bool *copied)
+{
+    int multiprocessors;
+    const Status status = modelled_multiprocessors(&multiprocessors);
+    *copied = multiprocessors > 0;
+    return status;
+}
+
 } // namespace
 
 Status cpu_multiply(const Product *product)
 {
-    Operand A, B, C;
-    int multiprocessors;
-    Status status = modelled_multiprocessors(&multiprocessors);
-    /* Kernels choose code paths by alignment. To reproduce a GPU's results, the operands need the
-     * alignment of the GPU's copies. */
-    const bool copied = multiprocessors > 0;
+    Operands operands;
+    Sgemm problem;
+    bool copied;
+    Status status = find_copied(&copied);
     if (status.code == STATUS_OK) {
-        status = take("A", &product->A, copied, product, &A);
+        status = take_all(product, copied, &operands, &problem);
     }
     if (status.code == STATUS_OK) {
-        status = take("B", &product->B, copied, product, &B);
-    }
-    if (status.code == STATUS_OK) {
-        status = take_result(product, copied, &C);
-    }
-    if (status.code == STATUS_OK) {
-        const Sgemm problem = {A.matrix,       B.matrix,      C.matrix,
-                               product->alpha, product->beta, product->count};
         const Launch where = {product->device, nullptr, &product->interrupt, {}, is_brief(product)};
         int64_t launched = 0;
         status = variant_launch(product->variant, DEVICE_CPU, &problem, &where, &launched);
     }
-    if (status.code == STATUS_OK && C.owned) {
-        product_changes_out(product);
-        const Strided result = strided_of_matrix(&C.matrix);
-        status = workers_copy_batch(&product->out, &result, product->count, &product->interrupt);
+    return status.code == STATUS_OK ? hand_over(product, operands) : status;
+}
+
+/* The products of a variant that plans for them all. */
+static Status multiply_together(const Product *products, int64_t count)
+{
+    auto *const operands = new (std::nothrow) Operands[static_cast<size_t>(count)];
+    auto *const problems = new (std::nothrow) Sgemm[static_cast<size_t>(count)];
+    Status status =
+        operands && problems
+            ? status_ok()
+            : status_error(STATUS_OUT_OF_MEMORY, "no host memory for a list of %lld products",
+                           static_cast<long long>(count));
+    for (int64_t n = 0; n < count && status.code == STATUS_OK; ++n) {
+        status = take_all(&products[n], true, &operands[n], &problems[n]);
+    }
+    if (status.code == STATUS_OK) {
+        const Launch where = {products->device, nullptr, &products->interrupt, {}, false};
+        status = products->variant->launch_many[DEVICE_CPU](problems, count, &where);
+    }
+    for (int64_t n = 0; n < count && status.code == STATUS_OK; ++n) {
+        status = hand_over(&products[n], operands[n]);
+    }
+    delete[] problems;
+    delete[] operands;
+    return status;
+}
+
+Status cpu_multiply_many(const Product *products, int64_t count)
+{
+    bool like_gpu;
+    Status status = find_copied(&like_gpu);
+    if (status.code == STATUS_OK && like_gpu && products->variant->launch_many[DEVICE_CPU]) {
+        return multiply_together(products, count);
+    }
+    for (int64_t n = 0; n < count && status.code == STATUS_OK; ++n) {
+        status = n > 0 && interrupt_raised(&products[n].interrupt)
+                     ? status_error(STATUS_INTERRUPTED, "interrupted")
+                     : cpu_multiply(&products[n]);
     }
     return status;
 }

@@ -313,6 +313,7 @@ extern const Device cuda_device = {
     .compute_capability = compute_capability,
     .describe = describe,
     .multiply = cuda_multiply,
+    .multiply_many = nullptr,
     .pin = pin,
     .unpin = unpin,
     .measure = cuda_measure,

@@ -5,6 +5,7 @@
 
 #include "../core/batch.h"
 #include "../core/catalog.h"
+#include "../core/many.h"
 #include "device_buffer.h"
 #include "rows_on_gpus.h"
 #include "session.h"
@@ -173,11 +174,28 @@ Status launch_each(StreamScope *scope, const Product &product, const Sgemm &prob
     return status;
 }
 
-/* Computes a product, or a batch of product.count. `out` overlaps no operand except a C in place. */
-Status compute(StreamScope *scope, const Product &product, const int *devices, int count,
-               Copies *copies)
+/* A product whose operands every variant can read. */
+struct Ready {
+    Sgemm problem;
+    Copies copies;
+    bool direct; // the kernel writes the result to `out`; otherwise to a copy
+};
+
+void give_copies(StreamScope *scope, Copies *copies)
 {
-    Sgemm problem = {};
+    for (Matrix *const copy : {&copies->A, &copies->B, &copies->C}) {
+        scope_give(scope, copy->data);
+        copy->data = nullptr;
+    }
+}
+
+/* Prepares a product, or a batch of product.count. With `separate`, the result goes to a copy
+ * first. */
+Status make_ready(StreamScope *scope, const Product &product, bool separate, Ready *ready)
+{
+    Sgemm &problem = ready->problem;
+    Copies *const copies = &ready->copies;
+    problem = {};
     problem.alpha = product.alpha;
     problem.beta = product.beta;
     problem.count = product.count;
@@ -188,8 +206,9 @@ Status compute(StreamScope *scope, const Product &product, const int *devices, i
     if (status.code != STATUS_OK) {
         return status;
     }
-    const bool direct = strided_as_matrix(&product.out, &problem.C) && problem.C.col_stride == 1 &&
-                        lines_in_order(problem.C);
+    const bool direct = !separate && strided_as_matrix(&product.out, &problem.C) &&
+                        problem.C.col_stride == 1 && lines_in_order(problem.C);
+    ready->direct = direct;
     if (!direct) {
         status = take_copy(scope, "out", product.out, product.count, &copies->C);
         if (status.code != STATUS_OK) {
@@ -200,27 +219,34 @@ Status compute(StreamScope *scope, const Product &product, const int *devices, i
     if (direct) {
         product_changes_out(&product);
     }
-    const Strided result = strided_of_matrix(&problem.C);
     if (product.beta != 0.0f && !(direct && product_is_in_place(&product))) {
-        status = copy_batch(scope, result, product.C, product.count);
-    }
-    if (status.code == STATUS_OK) {
-        status = count > 1 ? launch_each(scope, product, problem, devices, count)
-                           : scope_launch(scope, product.variant, &problem);
-    }
-    if (status.code == STATUS_OK && !direct) {
-        product_changes_out(&product);
-        status = copy_batch(scope, product.out, result, product.count);
+        status = copy_batch(scope, strided_of_matrix(&problem.C), product.C, product.count);
     }
     return status;
 }
 
-void give_copies(StreamScope *scope, Copies *copies)
+/* Copies the result to `out` if it is not there. */
+Status hand_over(StreamScope *scope, const Product &product, const Ready &ready)
 {
-    for (Matrix *const copy : {&copies->A, &copies->B, &copies->C}) {
-        scope_give(scope, copy->data);
-        copy->data = nullptr;
+    if (ready.direct) {
+        return status_ok();
     }
+    product_changes_out(&product);
+    return copy_batch(scope, product.out, strided_of_matrix(&ready.problem.C), product.count);
+}
+
+/* Computes a product, or a batch of product.count. `out` overlaps no operand except a C in place. */
+Status compute(StreamScope *scope, const Product &product, const int *devices, int count,
+               Copies *copies)
+{
+    Ready ready = {};
+    Status status = make_ready(scope, product, false, &ready);
+    *copies = ready.copies;
+    if (status.code == STATUS_OK) {
+        status = count > 1 ? launch_each(scope, product, ready.problem, devices, count)
+                           : scope_launch(scope, product.variant, &ready.problem);
+    }
+    return status.code == STATUS_OK ? hand_over(scope, product, ready) : status;
 }
 
 /* Computes all products. The last copies stay in *copies until the scope's work is noted. */
@@ -332,6 +358,125 @@ Status run(StreamScope *scope, const Product *wanted, const Batch *wanted_batch,
     } else if (made) {
         *result = made;
     }
+    return status;
+}
+
+/* ------------------------------------------------------------------ many products */
+
+/* Allocates the result of a product that has no `out`. */
+Status make_out(StreamScope *scope, Product *product, DeviceBuffer **made)
+{
+    if (product->out.data || *made) {
+        return status_ok();
+    }
+    if (scope->captured) {
+        return refuse_capture("a new array",
+                              "pass out=, arrays that you keep as long as the graph");
+    }
+    const Status status = make_buffer(scope, product->A.rows, product->B.cols, made);
+    if (*made) {
+        Batch none = {};
+        scope_add(scope, *made, true);
+        batch_add_contiguous((*made)->matrix.data, product, &none);
+    }
+    return status;
+}
+
+/* What run_many needs for each of `count` products. */
+struct Many {
+    int64_t count;
+    Product *products; // as they are read; empty ones come last
+    Ready *ready;
+    Sgemm *problems;
+    bool *waits;
+};
+
+void free_many(Many *many)
+{
+    free(many->products);
+    free(many->ready);
+    free(many->problems);
+    free(many->waits);
+}
+
+Status allocate_many(int64_t count, Many *many)
+{
+    const auto size = static_cast<size_t>(count + !count);
+    *many = {count, static_cast<Product *>(calloc(size, sizeof(Product))),
+             static_cast<Ready *>(calloc(size, sizeof(Ready))),
+             static_cast<Sgemm *>(calloc(size, sizeof(Sgemm))),
+             static_cast<bool *>(calloc(size, sizeof(bool)))};
+    if (many->products && many->ready && many->problems && many->waits) {
+        return status_ok();
+    }
+    free_many(many);
+    return status_error(STATUS_OUT_OF_MEMORY, "no host memory for a list of %lld products",
+                        static_cast<long long>(count));
+}
+
+/* Computes products that are not empty. */
+Status compute_many(StreamScope *scope, const Many &many, const int *devices, int gpus)
+{
+    Status status = many_find_waiting(many.products, many.count, many.waits);
+    for (int64_t n = 0; n < many.count && status.code == STATUS_OK; ++n) {
+        status = make_ready(scope, many.products[n], many.waits[n], &many.ready[n]);
+        many.problems[n] = many.ready[n].problem;
+    }
+    if (status.code == STATUS_OK && gpus == 1) {
+        status = scope_launch_many(scope, many.products->variant, many.problems, many.count);
+    }
+    for (int64_t n = 0; n < many.count && status.code == STATUS_OK && gpus > 1; ++n) {
+        status = launch_each(scope, many.products[n], many.problems[n], devices, gpus);
+        const Status finished = scope_finish(scope, "computing");
+        status = status.code == STATUS_OK ? finished : status;
+    }
+    for (int64_t n = 0; n < many.count && status.code == STATUS_OK; ++n) {
+        status = hand_over(scope, many.products[n], many.ready[n]);
+    }
+    return status;
+}
+
+Status run_many(StreamScope *scope, const Product *products, int64_t count, const int *devices,
+                int gpus, DeviceBuffer **results)
+{
+    Many many;
+    Status status = ask_for_capture(scope);
+    if (status.code == STATUS_OK) {
+        status = allocate_many(count, &many);
+    }
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    many.count = 0;
+    for (int64_t n = 0; n < count && status.code == STATUS_OK; ++n) {
+        Product product = product_as_read(&products[n]);
+        status = make_out(scope, &product, &results[n]);
+        if (product.out.rows > 0 && product.out.cols > 0) {
+            many.products[many.count++] = product;
+        }
+    }
+    if (status.code == STATUS_OK && many.count > 0) {
+        status = compute_many(scope, many, devices, gpus);
+    }
+    if (!scope->captured) {
+        Status finished = status_ok();
+        if (scope->streams || gpus > 1 || status.code != STATUS_OK) {
+            finished = scope_finish(scope, "computing");
+        } else {
+            finished = buffers_note(scope);
+        }
+        status = status.code == STATUS_OK ? finished : status;
+        for (int64_t n = 0; n < many.count; ++n) {
+            give_copies(scope, &many.ready[n].copies);
+        }
+        for (int64_t n = 0; n < count && status.code != STATUS_OK; ++n) {
+            if (results[n]) {
+                buffer_drop(results[n]);
+                results[n] = nullptr;
+            }
+        }
+    }
+    free_many(&many);
     return status;
 }
 
@@ -541,6 +686,7 @@ extern const DeviceArrays cuda_arrays = {
     .wait_for_stream = scope_wait_for_stream,
     .use = scope_use,
     .run = run,
+    .run_many = run_many,
     .prepare = prepare,
     .use_pairs = scope_use_pairs,
     .download = download,

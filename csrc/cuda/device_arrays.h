@@ -32,7 +32,12 @@ typedef struct DeviceBuffer {
     struct DeviceBuffer *next; /* in the list of buffers without owners */
 } DeviceBuffer;
 
-enum { MOST_USED = 5 };
+enum { MOST_USED = 5 }; /* by one product */
+
+typedef struct {
+    DeviceBuffer *buffer;
+    bool writes;
+} BufferUse;
 
 /* The calling thread's use of one stream between enter and leave. The device is current. */
 typedef struct {
@@ -42,10 +47,8 @@ typedef struct {
     bool captured;            /* the stream is being captured into a CUDA graph */
     bool finished;            /* scope_finish has waited for all queued work */
     unsigned long long order; /* identifies the stream, if uses > 0: see order_of */
-    struct {
-        DeviceBuffer *buffer;
-        bool writes;
-    } used[MOST_USED]; /* buffers that the work queued in this scope uses */
+    BufferUse of_one[MOST_USED];
+    BufferUse *used; /* buffers that the work queued in this scope uses; initially of_one */
     int uses;
     /* The matrix whose fp16 pairs are in a buffer, for products with it as B; NULL without one. */
     const DeviceBuffer *pairs;
@@ -72,7 +75,8 @@ struct DeviceArrays {
 
     /* The scope's stream waits until it may read or write the buffer: for the package's work and
      * for work of importing libraries. The host may wait for the whole device, so the caller must
-     * not hold a lock that a CUDA callback needs. At most MOST_USED calls per scope. */
+     * not hold a lock that a CUDA callback needs. At most MOST_USED calls per scope, unless the
+     * caller has set scope->used to more memory. */
     Status (*use)(StreamScope *scope, DeviceBuffer *buffer, bool writes);
 
     /* Computes the batch as product_run does. The operands are on devices[0], the scope's
@@ -82,6 +86,11 @@ struct DeviceArrays {
      * the result is complete. */
     Status (*run)(StreamScope *scope, const Product *product, const struct Batch *batch,
                   const int *devices, int count, DeviceBuffer **result);
+
+    /* The same for each product of a list, without batches: results[n] is set if out.data of
+     * product n is NULL. All have the same variant. scope->used has a place for each result. */
+    Status (*run_many)(StreamScope *scope, const Product *products, int64_t count,
+                       const int *devices, int gpus, DeviceBuffer **results);
 
     /* Copies a matrix, from host memory if on_host, to a new buffer, by columns if
      * is_column_major(B). If the GPU's tensor cores can use it, also splits the copy into fp16

@@ -11,6 +11,7 @@ Status scope_enter(int index, void *stream, StreamScope *scope)
 {
     *scope = {};
     scope->device = index;
+    scope->used = scope->of_one;
     Status status = session_open(index);
     if (status.code != STATUS_OK) {
         return status;
@@ -156,6 +157,20 @@ Status scope_launch(StreamScope *scope, const Variant *variant, const Sgemm *pro
         buffers_collect(scope->device, stream_of(scope), true);
         status = variant_launch(variant, DEVICE_CUDA, problem, &where, &launched);
         memory_unlock(scope->device);
+    }
+    return status;
+}
+
+Status scope_launch_many(StreamScope *scope, const Variant *variant, const Sgemm *problems,
+                         int64_t count)
+{
+    if (ManyLauncher *const launch_many = variant->launch_many[DEVICE_CUDA]) {
+        const Launch where = {scope->device, scope->stream, nullptr, {}, false};
+        return launch_many(problems, count, &where);
+    }
+    Status status = status_ok();
+    for (int64_t n = 0; n < count && status.code == STATUS_OK; ++n) {
+        status = scope_launch(scope, variant, &problems[n]);
     }
     return status;
 }

@@ -37,6 +37,10 @@ void scope_give(StreamScope *scope, void *memory);
 /* Launches a variant in the scope's stream. If memory is short, frees buffers and tries again. */
 Status scope_launch(StreamScope *scope, const Variant *variant, const Sgemm *problem);
 
+/* Launches many products of different shapes. */
+Status scope_launch_many(StreamScope *scope, const Variant *variant, const Sgemm *problems,
+                         int64_t count);
+
 /* Queues a copy of an array's elements. */
 Status scope_copy(StreamScope *scope, const Strided *to, const Strided *from);
 

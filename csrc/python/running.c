@@ -107,8 +107,8 @@ bool beta_fits_c(const RunArguments *arguments, const Product *product)
     return true;
 }
 
-static bool take_operands(PyObject *module, const RunArguments *arguments, Product *product,
-                          Batch *batch)
+bool run_take_operands(PyObject *module, const RunArguments *arguments, Product *product,
+                       Batch *batch)
 {
     View A, B, C;
     if (!interop_host_operand(module, arguments->A, "A", &A) ||
@@ -121,7 +121,7 @@ static bool take_operands(PyObject *module, const RunArguments *arguments, Produ
          !operand_fits_result(&C, OF_C, interop_library(arguments->C), product, batch))) {
         return false;
     }
-    return beta_fits_c(arguments, product);
+    return true;
 }
 
 /* A new array of NumPy, or a float32 of NumPy if the result has no axes. */
@@ -138,10 +138,8 @@ static PyObject *new_numpy_result(Product *product, Batch *batch, int axes, cons
     return out;
 }
 
-/* A new reference to the array that receives the result: `out`, or a new array of the library that
- * A belongs to. */
-static PyObject *take_out(PyObject *module, const RunArguments *arguments, Product *product,
-                          Batch *batch)
+PyObject *run_take_out(PyObject *module, const RunArguments *arguments, Product *product,
+                       Batch *batch)
 {
     PyObject *out = arguments->out;
     if (out == Py_None) {
@@ -172,8 +170,7 @@ static PyObject *take_out(PyObject *module, const RunArguments *arguments, Produ
     return Py_NewRef(out);
 }
 
-/* Whether any of the arrays may be on a GPU: 1 or 0, or -1 with an exception set. */
-static int may_be_on_gpu(PyObject *module, const RunArguments *arguments)
+int run_may_be_on_gpu(PyObject *module, const RunArguments *arguments)
 {
     PyObject *const arrays[] = {arguments->A, arguments->B, arguments->C, arguments->out};
     int may = 0;
@@ -181,6 +178,15 @@ static int may_be_on_gpu(PyObject *module, const RunArguments *arguments)
         may = interop_may_import(module, arrays[index]);
     }
     return may;
+}
+
+bool run_take_factors(const RunArguments *arguments, Product *product)
+{
+    PyObject *const alpha = arguments->alpha, *const beta = arguments->beta;
+    product->alpha = 1.0f;
+    product->beta = 0.0f;
+    return (!alpha || factor_of(alpha, "alpha", &product->alpha)) &&
+           (!beta || factor_of(beta, "beta", &product->beta));
 }
 
 bool run_has_no_stream(const RunArguments *arguments)
@@ -203,18 +209,17 @@ PyObject *run_product(PyObject *module, const RunArguments *given)
     if (prepared_is_far(arguments)) {
         return prepared_run_far(module, arguments);
     }
-    PyObject *const alpha = arguments->alpha, *const beta = arguments->beta;
-    Product product = {.variant = arguments->variant, .alpha = 1.0f, .count = 1};
-    if ((alpha && !factor_of(alpha, "alpha", &product.alpha)) ||
-        (beta && !factor_of(beta, "beta", &product.beta))) {
+    Product product = {.variant = arguments->variant, .count = 1};
+    if (!run_take_factors(arguments, &product)) {
         return NULL;
     }
-    const int on_gpu = may_be_on_gpu(module, arguments);
+    const int on_gpu = run_may_be_on_gpu(module, arguments);
     if (on_gpu) {
         return on_gpu > 0 ? run_on_gpu(module, arguments, &product) : NULL;
     }
     Batch batch;
-    if (!take_operands(module, arguments, &product, &batch)) {
+    if (!run_take_operands(module, arguments, &product, &batch) ||
+        !beta_fits_c(arguments, &product)) {
         return NULL;
     }
     if (!run_has_no_stream(arguments)) {
@@ -227,7 +232,7 @@ PyObject *run_product(PyObject *module, const RunArguments *given)
         return NULL;
     }
     product.device = devices[0];
-    PyObject *const result = take_out(module, arguments, &product, &batch);
+    PyObject *const result = run_take_out(module, arguments, &product, &batch);
     if (!result) {
         raise_out_of_memory(module);
         return NULL;

@@ -8,9 +8,7 @@
 #include "running.h"
 #include "state.h"
 
-/* The index of the GPU that holds all operands; -1 with an exception set if there is no such
- * GPU. */
-static int locate_operands(PyObject *module, Imported operands[OPERANDS])
+int run_locate(PyObject *module, Imported operands[OPERANDS])
 {
     const Imported *first = NULL, *host = NULL;
     for (int index = 0; index < OPERANDS; ++index) {
@@ -48,10 +46,8 @@ static int locate_operands(PyObject *module, Imported operands[OPERANDS])
     return first->device < 0 ? 0 : first->device;
 }
 
-/* Lists the GPUs to compute on, first the GPU of the operands, and returns their number. 0 with an
- * exception set if `device` does not include that GPU. */
-static int devices_for(PyObject *module, const Variant *variant, PyObject *device, int home,
-                       int devices[MOST_GPUS])
+int run_choose_gpus(PyObject *module, const Variant *variant, PyObject *device, int home,
+                    int devices[MOST_GPUS])
 {
     char text[16];
     PyOS_snprintf(text, sizeof text, ":%d", home);
@@ -80,9 +76,8 @@ static int devices_for(PyObject *module, const Variant *variant, PyObject *devic
     return 0;
 }
 
-/* Imports the operands and checks that they fit together, as run_product does for NumPy arrays. */
-static bool import_operands(PyObject *module, StreamScope *scope, Imported operands[OPERANDS],
-                            const RunArguments *arguments, Product *product, Batch *batch)
+bool run_import(PyObject *module, StreamScope *scope, Imported operands[OPERANDS], Product *product,
+                Batch *batch)
 {
     Imported *const A = &operands[OF_A], *const B = &operands[OF_B], *const C = &operands[OF_C],
                     *const out = &operands[OF_OUT];
@@ -95,9 +90,6 @@ static bool import_operands(PyObject *module, StreamScope *scope, Imported opera
          !operand_fits_result(&C->view, OF_C, interop_library(C->argument), product, batch))) {
         return false;
     }
-    if (!beta_fits_c(arguments, product)) {
-        return false;
-    }
     return out->argument == Py_None ||
            (interop_import(out, scope, module) &&
             operand_fits_result(&out->view, OF_OUT, interop_library(out->argument), product,
@@ -105,15 +97,12 @@ static bool import_operands(PyObject *module, StreamScope *scope, Imported opera
             operand_is_writable(out->read_only, &out->view, false));
 }
 
-/* If all arrays belong to one library with the exchange API, looks up its current stream, which is
- * the default for *stream, and notes whether the call is queued there. A prepared B belongs to no
- * library: events order the work with it. */
-static bool shared_stream(Imported operands[OPERANDS], bool B_is_prepared, void **stream)
+bool run_share_stream(Imported *operands, int64_t count, bool B_is_prepared, void **stream)
 {
     const DlExchange *const exchange = operands[OF_A].exchange;
     void *current = NULL;
     bool shared = exchange != NULL;
-    for (int index = OF_B; index < OPERANDS; ++index) {
+    for (int64_t index = OF_B; index < count; ++index) {
         shared =
             shared && (operands[index].argument == Py_None ||
                        operands[index].exchange == exchange || (index == OF_B && B_is_prepared));
@@ -122,15 +111,14 @@ static bool shared_stream(Imported operands[OPERANDS], bool B_is_prepared, void 
         return false;
     }
     *stream = *stream ? *stream : current;
-    for (int index = OF_A; shared && index < OPERANDS; ++index) {
+    for (int64_t index = OF_A; shared && index < count; ++index) {
         operands[index].ordered = *stream == current;
     }
     return true;
 }
 
-/* A result that A's library allocates, in the order of its current stream. */
-static PyObject *new_result(PyObject *module, StreamScope *scope, const Imported *A,
-                            Product *product, Batch *batch)
+PyObject *run_new_result(PyObject *module, StreamScope *scope, const Imported *A, Product *product,
+                         Batch *batch)
 {
     int64_t shape[VIEW_AXES];
     void *memory = NULL;
@@ -157,6 +145,13 @@ static PyObject *new_result(PyObject *module, StreamScope *scope, const Imported
     return made;
 }
 
+/* A library reuses memory in the order of its current stream, so a result in another stream of the
+ * caller would not be safe there. In a stream of the package, the call waits. */
+bool run_library_allocates(const Imported *A, const StreamScope *scope)
+{
+    return A->exchange && (A->ordered || scope->streams);
+}
+
 /* Imports the operands and computes their product. */
 static PyObject *multiply_imported(PyObject *module, StreamScope *scope,
                                    Imported operands[OPERANDS], const RunArguments *arguments,
@@ -167,17 +162,15 @@ static PyObject *multiply_imported(PyObject *module, StreamScope *scope,
     PyObject *const out = operands[OF_OUT].argument;
     PyObject *made = NULL; /* the result, if A's library allocates it */
     Batch batch;
-    if (!import_operands(module, scope, operands, arguments, product, &batch)) {
+    if (!run_import(module, scope, operands, product, &batch) || !beta_fits_c(arguments, product)) {
         return NULL;
     }
     const bool is_empty = product->A.rows == 0 || product->B.cols == 0 || batch_count(&batch) == 0;
     if (out != Py_None && is_empty) {
         return Py_NewRef(out);
     }
-    /* A library reuses memory in the order of its current stream, so a result in another stream of
-     * the caller would not be safe there. In a stream of the package, the call waits. */
-    if (out == Py_None && A->exchange && (A->ordered || scope->streams)) {
-        made = new_result(module, scope, A, product, &batch);
+    if (out == Py_None && run_library_allocates(A, scope)) {
+        made = run_new_result(module, scope, A, product, &batch);
         if (!made || is_empty) {
             return made;
         }
@@ -214,10 +207,9 @@ PyObject *run_on_gpu(PyObject *module, const RunArguments *arguments, Product *p
                                    [OF_OUT] = {.name = "out", .argument = arguments->out}};
     void *stream;
     int devices[MOST_GPUS];
-    const int home =
-        interop_stream(arguments->stream, &stream) ? locate_operands(module, operands) : -1;
+    const int home = interop_stream(arguments->stream, &stream) ? run_locate(module, operands) : -1;
     const int count =
-        home >= 0 ? devices_for(module, product->variant, arguments->device, home, devices) : 0;
+        home >= 0 ? run_choose_gpus(module, product->variant, arguments->device, home, devices) : 0;
     if (count == 0) {
         return NULL;
     }
@@ -226,7 +218,7 @@ PyObject *run_on_gpu(PyObject *module, const RunArguments *arguments, Product *p
                                           ":all' uses all GPUs: omit one of them");
         return NULL;
     }
-    if (count == 1 && !shared_stream(operands, arguments->is_prepared, &stream)) {
+    if (count == 1 && !run_share_stream(operands, OPERANDS, arguments->is_prepared, &stream)) {
         return NULL;
     }
     const DeviceArrays *const arrays = device_kinds[DEVICE_CUDA]->arrays;

@@ -835,6 +835,38 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
     return status_ok();
 }
 
+/* One launch of many products. */
+Status launch_many(ManyLauncher *on_cpu, const Sgemm *problems, int64_t count, const Launch *where)
+{
+    cudaError_t error = enter("a launch");
+    error = error == cudaSuccess ? load(reinterpret_cast<const void *>(on_cpu)) : error;
+    last_error = cudaSuccess;
+    if (error != cudaSuccess) {
+        return launch_failed(where, error);
+    }
+    const int device = where->device;
+    const std::vector<Sgemm> all(problems, problems + count);
+    submit(stream_named(where->stream), [=] {
+        std::vector<Sgemm> real = all;
+        bool all_reachable = true;
+        {
+            const Lock lock(state().mutex);
+            for (Sgemm &p : real) {
+                all_reachable = all_reachable &&
+                                (p.alpha == 0.0f || (reachable(&p.A, 1) && reachable(&p.B, 1))) &&
+                                reachable(&p.C, 1);
+            }
+        }
+        const Launch here = {};
+        if (!all_reachable) {
+            lose(device, cudaErrorIllegalAddress);
+        } else if (on_cpu(real.data(), count, &here).code != STATUS_OK) {
+            lose(device, cudaErrorLaunchFailure);
+        }
+    });
+    return status_ok();
+}
+
 } // namespace
 
 extern "C" {
@@ -1822,6 +1854,16 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
         return launch(variant_##name.launch[DEVICE_CPU], problem, where);                          \
     }
 FAKE_CUDA_LAUNCHERS
+
+#ifndef SGEMM_HIP
+#define MANY_LAUNCHER(name)                                                                        \
+    Status launch_many_##name##_cuda(const Sgemm *problems, int64_t count, const Launch *where)    \
+    {                                                                                              \
+        return launch_many(variant_##name.launch_many[DEVICE_CPU], problems, count, where);        \
+    }
+MANY_LAUNCHER(simt)
+MANY_LAUNCHER(auto)
+#endif
 
 #ifndef SGEMM_HIP
 /* Loaded code is a text that contains the kernel's symbol. Every such kernel multiplies like the

@@ -8,12 +8,13 @@
 #                    allow, and with offsets beyond 2^31
 # make gpu-sanitize  on this machine's GPU: plain, and under each tool of compute-sanitizer
 # make gpu-driver    the programs that gpu-sanitize runs. They can be built on another machine, with
-#                    NVCC_ARCH=sm_90 for an H100: copy driver, tensor_cores, hopper, small_batch
-#                    and key in build/check/gpu
+#                    NVCC_ARCH=sm_90 for an H100: copy driver, tensor_cores, hopper, small_batch,
+#                    grouped and key in build/check/gpu
 #
 # driver.cpp checks every rung, workers.c the copies, team.c the threads of a call on several GPUs,
 # tensor_cores.cu the bits of tensor cores, hopper.cu the instructions for warpgroups and clusters,
-# small_batch.cu the kernels for batches of small products.
+# small_batch.cu the kernels for batches of small products, grouped.cu that for products of different
+# shapes.
 # planted.cu, workers.c, team.c and hopper.cu contain bugs, plant.py puts some into the rung `fused`,
 # and each checker must find its own. The first three targets need g++: clang 14's ThreadSanitizer
 # misses races in large blocks.
@@ -50,7 +51,7 @@ gpu_link = $(NVCC) -ccbin $(CXX) -Xcompiler=-pthread,-static-libstdc++,-static-l
 
 # Programs with the kernels of one file.
 SMALL_BATCH_SOURCES := $(addprefix csrc/engine/,small_batch_plan.c plan.c plan_constants.c)
-SINGLE_FILE := tensor_cores hopper small_batch
+SINGLE_FILE := tensor_cores hopper small_batch grouped
 DEVICE_SOURCES := csrc/core/status.c csrc/core/threads.c $(SMALL_BATCH_SOURCES) \
 	$(filter-out csrc/cpu/device.cpp csrc/cpu/multiply.cpp,$(wildcard csrc/cpu/*.cpp))
 asan_alone := $(DEVICE_SOURCES)
@@ -151,6 +152,7 @@ asan: build/check/asan/driver build/check/asan/workers $(SINGLE_FILE:%=build/che
 	build/check/asan/tensor_cores
 	build/check/asan/hopper
 	build/check/asan/small_batch 300
+	build/check/asan/grouped 40
 	@$(MUST_FIND) 'heap-buffer-overflow.*hopper\.cu' $(HOPPER) part_overread
 	$(WORKERS)
 	@$(MUST_FIND) 'heap-use-after-free.*csrc/core/workers\.c' $(WORKERS) --planted gone
@@ -164,10 +166,12 @@ tsan: HOPPER = $(IN_PLACE) build/check/tsan/hopper --planted
 tsan: BOTH_LINES := 'race.*Read .*planted\.cu:.*Previous write .*planted\.cu:'
 tsan: TEAM = $(IN_PLACE) build/check/tsan/team
 tsan: SMALL_BATCH = $(IN_PLACE) build/check/tsan/small_batch
+tsan: GROUPED = $(IN_PLACE) build/check/tsan/grouped
 tsan: build/check/tsan/driver build/check/tsan/workers build/check/tsan/team \
-		build/check/tsan/hopper build/check/tsan/small_batch
+		build/check/tsan/hopper build/check/tsan/small_batch build/check/tsan/grouped
 	$(DRIVER) cpu few
 	$(SMALL_BATCH) 60
+	$(GROUPED) 12
 	$(DRIVER) cpu --planted none few
 	$(DRIVER) cpu --planted dynamic_none few
 	$(DRIVER) cpu --planted warp_none few
@@ -223,6 +227,7 @@ poison: build/check/poison/driver $(SINGLE_FILE:%=build/check/poison/%) \
 	build/check/poison/tensor_cores
 	build/check/poison/hopper
 	build/check/poison/small_batch 1000
+	build/check/poison/grouped 100
 	$(HOPPER) none
 	$(HOPPER) copies_none
 	@$(MUST_FIND) 'product reads shared memory to which the copy of' $(HOPPER) no_wait
@@ -304,6 +309,7 @@ gpu-driver:
 	key=$$(cat $$sources | sha256sum); \
 	if ! [ -x build/check/gpu/driver ] || ! [ -x build/check/gpu/tensor_cores ] || \
 			! [ -x build/check/gpu/hopper ] || ! [ -x build/check/gpu/small_batch ] || \
+			! [ -x build/check/gpu/grouped ] || \
 			[ "$$key" != "$$(cat build/check/gpu/key 2> /dev/null)" ]; then \
 		$(MAKE) build/check/gpu/driver $(SINGLE_FILE:%=build/check/gpu/%); \
 		echo "$$key" > build/check/gpu/key; \
@@ -320,6 +326,9 @@ gpu-sanitize: gpu-driver
 	build/check/gpu/tensor_cores
 	build/check/gpu/hopper
 	build/check/gpu/small_batch 3000
+	build/check/gpu/grouped 400
+	$(COMPUTE_SANITIZER) --error-exitcode 9 --print-limit 5 --tool memcheck \
+		build/check/gpu/grouped 24
 	$(DRIVER) cuda edges
 	$(DRIVER) cuda --planted none edges
 	$(DRIVER) cuda --planted dynamic_none edges

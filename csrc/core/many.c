@@ -1,0 +1,251 @@
+#include "many.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "batch.h"
+#include "host_matrix.h"
+#include "workers.h"
+
+enum { ELEMENT = sizeof(float) };
+
+/* ------------------------------------------------------------------ overlaps */
+
+typedef struct {
+    uintptr_t first, end; /* the first byte, and the one after the last */
+} Extent;
+
+static void extend(Extent *extent, int64_t length, int64_t bytes)
+{
+    const int64_t reach = (length - 1) * bytes;
+    extent->first += (uintptr_t)(reach < 0 ? reach : 0);
+    extent->end += (uintptr_t)(reach > 0 ? reach : 0);
+}
+
+static Extent extent_of(const Strided *array)
+{
+    Extent extent = {(uintptr_t)array->data, (uintptr_t)array->data + ELEMENT};
+    extend(&extent, array->rows, array->row_bytes);
+    extend(&extent, array->cols, array->col_bytes);
+    return extent;
+}
+
+static bool is_empty(const Strided *array)
+{
+    return array->rows == 0 || array->cols == 0;
+}
+
+/* Where the lines of contiguous elements are, if the array consists of such. */
+typedef struct {
+    int64_t length, pitch; /* bytes */
+} Lines;
+
+static bool has_lines(const Strided *array, Lines *lines)
+{
+    const bool by_rows = array->col_bytes == ELEMENT || array->cols == 1;
+    lines->length = (by_rows ? array->cols : array->rows) * ELEMENT;
+    lines->pitch = by_rows ? array->row_bytes : array->col_bytes;
+    return (by_rows || array->row_bytes == ELEMENT || array->rows == 1) &&
+           lines->pitch >= lines->length;
+}
+
+/* Whether two arrays whose extents overlap may share a byte. Exact for parts of one matrix, such as
+ * some of its columns; otherwise true. */
+static bool may_share(const Strided *a, Extent of_a, const Strided *b, Extent of_b)
+{
+    Lines in_a, in_b;
+    if (!has_lines(a, &in_a) || !has_lines(b, &in_b) || in_a.pitch != in_b.pitch) {
+        return true;
+    }
+    /* Where a line of b begins, from the beginning of a line of a on. */
+    const uintptr_t pitch = (uintptr_t)in_a.pitch;
+    const int64_t apart = of_b.first >= of_a.first
+                              ? (int64_t)((of_b.first - of_a.first) % pitch)
+                              : in_a.pitch - 1 - (int64_t)((of_a.first - of_b.first - 1) % pitch);
+    return apart < in_a.length || apart + in_b.length > in_a.pitch;
+}
+
+/* The memory of an `out`. */
+typedef struct {
+    Extent extent;
+    uintptr_t most_end; /* of this one and all before it in the list */
+    int64_t product;
+} Out;
+
+static int by_first(const void *a, const void *b)
+{
+    const uintptr_t one = ((const Out *)a)->extent.first, other = ((const Out *)b)->extent.first;
+    return (one > other) - (one < other);
+}
+
+/* Lists the products' outs by their first byte. */
+static Status list_outs(const Product *products, int64_t count, Out **outs, int64_t *listed)
+{
+    *outs = malloc((size_t)(count + !count) * sizeof **outs);
+    *listed = 0;
+    if (!*outs) {
+        return status_error(STATUS_OUT_OF_MEMORY, "no host memory for a list of %lld products",
+                            (long long)count);
+    }
+    for (int64_t n = 0; n < count; ++n) {
+        const Strided *const out = &products[n].out;
+        if (out->data && !is_empty(out)) {
+            (*outs)[(*listed)++] = (Out){extent_of(out), 0, n};
+        }
+    }
+    qsort(*outs, (size_t)*listed, sizeof **outs, by_first);
+    uintptr_t most = 0;
+    for (int64_t i = 0; i < *listed; ++i) {
+        most = (*outs)[i].extent.end > most ? (*outs)[i].extent.end : most;
+        (*outs)[i].most_end = most;
+    }
+    return status_ok();
+}
+
+/* How many of the outs begin before an address. */
+static int64_t begin_before(const Out *outs, int64_t count, uintptr_t address)
+{
+    int64_t low = 0, high = count;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        low = outs[middle].extent.first < address ? middle + 1 : low;
+        high = outs[middle].extent.first < address ? high : middle;
+    }
+    return low;
+}
+
+Status many_check_outs(const Product *products, int64_t count)
+{
+    Out *outs;
+    int64_t listed;
+    Status status = list_outs(products, count, &outs, &listed);
+    for (int64_t i = 0; i < listed && status.code == STATUS_OK; ++i) {
+        const Extent own = outs[i].extent;
+        for (int64_t j = i; j-- > 0 && outs[j].most_end > own.first;) {
+            const Strided *const a = &products[outs[j].product].out, *const b =
+                                                                         &products[outs[i].product]
+                                                                              .out;
+            if (outs[j].extent.end > own.first && may_share(a, outs[j].extent, b, own)) {
+                const int64_t one = outs[i].product, other = outs[j].product;
+                status = status_error(
+                    STATUS_INVALID,
+                    "out[%lld] and out[%lld] may share memory: pass arrays that do not, such as "
+                    "new ones or rows or columns of one array",
+                    (long long)(one < other ? one : other), (long long)(one < other ? other : one));
+                break;
+            }
+        }
+    }
+    free(outs);
+    return status;
+}
+
+Status many_find_waiting(const Product *products, int64_t count, bool *waits)
+{
+    Out *outs;
+    int64_t listed;
+    const Status status = list_outs(products, count, &outs, &listed);
+    memset(waits, 0, (size_t)count * sizeof *waits);
+    for (int64_t n = 0; n < count; ++n) {
+        const Product *const p = &products[n];
+        const Strided *const operands[] = {&p->A, &p->B, p->beta != 0.0f ? &p->C : NULL};
+        for (size_t index = 0; index < 3 && listed > 0; ++index) {
+            const Strided *const operand = operands[index];
+            if (!operand || is_empty(operand)) {
+                continue;
+            }
+            const Extent read = extent_of(operand);
+            for (int64_t i = begin_before(outs, listed, read.end);
+                 i-- > 0 && outs[i].most_end > read.first;) {
+                const int64_t writer = outs[i].product;
+                const bool in_place = operand == &p->C && writer == n && product_is_in_place(p);
+                if (outs[i].extent.end > read.first && !in_place &&
+                    may_share(&products[writer].out, outs[i].extent, operand, read)) {
+                    waits[writer] = true;
+                }
+            }
+        }
+    }
+    free(outs);
+    return status;
+}
+
+/* ------------------------------------------------------------------ in host memory */
+
+/* Computes all products. None waits. */
+static Status multiply_all(const Product *products, int64_t count, const int *devices,
+                           int device_count)
+{
+    const Device *const device = device_kinds[products->kind];
+    if (device->multiply_many) {
+        return device->multiply_many(products, count);
+    }
+    const Batch none = {.axes = 0};
+    Status status = status_ok();
+    for (int64_t n = 0; n < count && status.code == STATUS_OK; ++n) {
+        status = n > 0 && interrupt_raised(&products[n].interrupt)
+                     ? status_error(STATUS_INTERRUPTED, "interrupted")
+                     : product_run(&products[n], &none, devices, device_count);
+    }
+    return status;
+}
+
+/* Memory for the result of a product that waits. */
+static Status take_separate(const Product *product, Strided *separate)
+{
+    Matrix memory;
+    const Strided *const out = &product->out;
+    const Status status = host_matrix_allocate("the result", out->rows, out->cols, &memory);
+    *separate = strided_of_matrix(&memory);
+    return status;
+}
+
+/* Computes products that are not empty. `waits` is an array of `count`. */
+static Status run_ready(Product *products, int64_t count, const int *devices, int device_count,
+                        bool *waits, Strided *outs)
+{
+    Status status = many_find_waiting(products, count, waits);
+    int64_t taken = 0;
+    for (; taken < count && status.code == STATUS_OK; ++taken) {
+        outs[taken] = products[taken].out;
+        if (waits[taken]) {
+            status = take_separate(&products[taken], &products[taken].out);
+        }
+    }
+    if (status.code == STATUS_OK) {
+        status = multiply_all(products, count, devices, device_count);
+    }
+    for (int64_t n = 0; n < taken; ++n) {
+        if (waits[n] && products[n].out.data != outs[n].data) {
+            status = status.code == STATUS_OK
+                         ? workers_copy(&outs[n], &products[n].out, &products[n].interrupt)
+                         : status;
+            free(products[n].out.data);
+        }
+    }
+    return status;
+}
+
+Status many_run(const Product *products, int64_t count, const int *devices, int device_count)
+{
+    Product *const own = malloc((size_t)(count + !count) * sizeof *own);
+    bool *const waits = calloc((size_t)(count + !count), sizeof *waits);
+    Strided *const outs = malloc((size_t)(count + !count) * sizeof *outs);
+    int64_t left = 0;
+    for (int64_t n = 0; own && n < count; ++n) {
+        if (!is_empty(&products[n].out)) {
+            own[left++] = product_as_read(&products[n]);
+        }
+    }
+    Status status = status_ok();
+    if (!own || !waits || !outs) {
+        status = status_error(STATUS_OUT_OF_MEMORY, "no host memory for a list of %lld products",
+                              (long long)count);
+    } else if (left > 0) {
+        status = run_ready(own, left, devices, device_count, waits, outs);
+    }
+    free(outs);
+    free(waits);
+    free(own);
+    return status;
+}
