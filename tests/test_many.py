@@ -87,8 +87,8 @@ def test_plans_of_a_gpu(like_gpu, rng, name, multiprocessors):
 
 @pytest.mark.parametrize(("M", "N", "layout"), [(64, 64, "C"), (128, 128, "F")])
 def test_many_products_share_a_launch(like_gpu, rng, M, N, layout):
-    """Together they fill the GPU, so nobody divides K: each result is a sum in the order of K, as
-    those of naive are. For one product simt divides K."""
+    """Together they fill the GPU, so no product divides K: each result is a sum in the order of K,
+    as in naive. For one product simt divides K."""
     like_gpu(1)
     As, Bs, _ = lists(rng, [(M, N, 500)] * 8)
     Bs = [np.asarray(B, order=layout) for B in Bs]

@@ -227,7 +227,7 @@ static PyObject *run_on_host(PyObject *module, const RunArguments *all, const Op
 typedef struct {
     Imported (*imported)[OPERANDS];
     Product *products;
-    Product *queued;        /* those that are computed, or whose result the package allocates */
+    Product *queued;        /* products to compute, and empty ones whose result is allocated */
     Py_ssize_t *numbers;    /* of these */
     DeviceBuffer **buffers; /* their new results */
     BufferUse *used;
@@ -261,7 +261,7 @@ static bool allocate_on_gpu(Py_ssize_t count, OnGpu *on_gpu)
     return false;
 }
 
-/* Whether the place of an array of this product is known: that of empty arrays may not be. */
+/* Whether the GPU of this product is known. Empty arrays may have none. */
 static bool is_located(const Imported operands[OPERANDS])
 {
     bool located = false;
@@ -594,9 +594,9 @@ const char run_many_doc[] = PyDoc_STR(
     "-------\n"
     "list of arrays of float32, shapes (M, N)\n"
     "    The arrays of `out`, or new arrays of the types that run() returns. Their elements are\n"
-    "    within the error bound of run(). The bits of a rung are those of run(). Those of `simt`\n"
-    "    and `auto` depend on the shapes, layouts and alignment of the whole list, and are the\n"
-    "    same in each call.\n"
+    "    within the error bound of run(). A rung returns the same bits as in run(). The bits of\n"
+    "    `simt` and `auto` depend on the shapes, layouts and alignment of the whole list, and are\n"
+    "    the same in each call.\n"
     "\n"
     "Raises\n"
     "------\n"
