@@ -243,6 +243,90 @@ def test_the_callers_floating_point_environment_changes_no_bit():
     assert printed_by(code) == "True"
 
 
+# ---------------------------------------------------------------------------- many products
+
+multiply_many = core.sgemm_kernels_multiply_many
+multiply_many.argtypes = (
+    *(ctypes.c_char_p, ctypes.POINTER(Place), ctypes.c_int64),
+    *(ctypes.c_float, _matrix, _matrix),
+    *(ctypes.c_float, _matrix, _matrix),
+    ctypes.POINTER(Status),
+)
+
+
+def many(variant, As, Bs, out, *, Cs=None, alpha=1.0, beta=0.0, device=ON_CPU, memory=HOST,
+         stream=None, count=None):  # fmt: skip
+    """Calls sgemm_kernels_multiply_many with lists of NumPy arrays or Matrix. Returns the message,
+    "" for success."""
+
+    def array(some):
+        if some is None:
+            return None
+        each = [X if isinstance(X, Matrix) else described(X) for X in some]
+        return (Matrix * max(len(each), 1))(*each)
+
+    place, status = Place(device, memory, stream), Status(-1, -1, b"?")
+    count = len(As) if count is None else count
+    code = multiply_many(variant.encode(), place, count, alpha, array(As), array(Bs), beta,
+                         array(Cs), array(out), status)  # fmt: skip
+    assert code == status.code
+    assert bool(code) == bool(status.message)
+    return status.message.decode()
+
+
+@pytest.fixture
+def lists(rng):
+    shapes = [(37, 45, 30), (0, 4, 3), (1, 70, 9), (70, 1, 0)]
+    return (
+        [uniform(rng, m, k) for m, _, k in shapes],
+        [uniform(rng, k, n) for _, n, k in shapes],
+        [uniform(rng, m, n) for m, n, _ in shapes],
+    )
+
+
+@pytest.mark.parametrize("name", ["vec4", "simt", "auto"])
+@pytest.mark.parametrize("by_columns", [False, True])
+def test_many_products_are_those_of_run_many(lists, name, by_columns):
+    As, Bs, Cs = lists
+    factors = {"alpha": 0.5, "beta": 2}
+    if by_columns:
+        transposed = ([X.T for X in some] for some in (Bs, As, Cs))
+        expected = [X.T for X in sgemm_kernels.run_many(name, *transposed, **factors,
+                                                        device="cpu")]  # fmt: skip
+    else:
+        expected = sgemm_kernels.run_many(name, As, Bs, Cs, **factors, device="cpu")
+    out = [np.full(C.shape, np.nan, np.float32, order="F" if by_columns else "C") for C in Cs]
+    assert many(name, As, Bs, out, Cs=Cs, **factors) == ""
+    assert all(same_bits(a, b) for a, b in zip(out, expected, strict=True))
+
+
+def test_many_products_and_their_aliases(rng):
+    squares = [uniform(rng, 9, 9) for _ in range(3)]
+    copies = [X.copy() for X in squares]
+    expected = sgemm_kernels.run_many("vec4", copies, copies[::-1], device="cpu")
+    assert many("vec4", squares, squares[::-1], squares) == ""
+    assert all(same_bits(a, b) for a, b in zip(squares, expected, strict=True))
+
+
+def test_refused_lists(lists):
+    As, Bs, Cs = lists
+    out = [np.full_like(C, 7) for C in Cs]
+    wrong = [*As[:2], As[0], As[3]]
+    assert "product 2: B is (9, 70) but (30, 70) is needed" in many("vec4", wrong, Bs, out)
+    assert "product 0: beta is 2 but C is missing" in many("vec4", As, Bs, out, beta=2)
+    assert "out[0] and out[2] may share memory" in many(
+        "vec4", [As[0], As[1], As[0]], [Bs[0], Bs[1], Bs[0]], [out[0], out[1], out[0]]
+    )
+    assert many("vec4", As, Bs, out, count=-1) == "the list has the negative count -1"
+    assert many("none", As, Bs, out) == "there is no variant 'none'"
+    assert many("vec4", None, Bs, out, count=4) == "A is NULL"
+    assert "in GPU memory but the device is the CPU" in many("vec4", As, Bs, out, memory=ON_GPU)
+    assert all((X == 7).all() for X in out)
+    assert many("vec4", As, Bs, out, count=0) == ""
+    assert many("vec4", As, Bs, out, count=1) == ""
+    assert (out[2] == 7).all()
+
+
 # ---------------------------------------------------------------------------- device memory
 
 if FAKE:
@@ -305,6 +389,20 @@ if FAKE:
         assert message == ""
         core.library_synchronize(stream)
         assert same_bits(out.get(), run("vec4", *operands[:2], device="cpu"))
+
+    @pytest.mark.parametrize("name", ["vec4", "simt"])
+    def test_many_products_are_queued_on_the_stream(lists, held, name):
+        stream, is_open = held
+        As, Bs, Cs = ([OnGpu(X) for X in some] for some in lists)
+        out = [OnGpu(np.full_like(C, np.nan)) for C in lists[2]]
+        described_lists = ([X.described for X in some] for some in (As, Bs, out))
+        options = {"Cs": [C.described for C in Cs], "beta": 2, "memory": ON_GPU}
+        assert many(name, *described_lists, **options, device=0, stream=stream) == ""
+        assert all(np.isnan(X.get()).all() for X in out)
+        is_open.value = 1
+        core.library_synchronize(stream)
+        expected = sgemm_kernels.run_many(name, *lists, beta=2, device="cpu")
+        assert all(same_bits(X.get(), each) for X, each in zip(out, expected, strict=True))
 
     def test_a_graph_captures_the_product(operands):
         A, B, out = (OnGpu(each) for each in (*operands[:2], unfilled(M, N)))

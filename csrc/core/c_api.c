@@ -6,6 +6,7 @@
 
 #include "batch.h"
 #include "catalog.h"
+#include "many.h"
 #include "pinned.h"
 #include "product.h"
 #include "sgemm_kernels.h"
@@ -247,27 +248,42 @@ static void set_operands(Product *product, Batch *batch, const Operands *operand
     }
 }
 
-static Status multiply(const char *variant, const sgemm_kernels_place *place, float alpha,
-                       float beta, const Operands *operands, bool *changed)
+/* Checks the arguments that all products share, and stores them in *model. */
+static Status begin(const char *variant, const sgemm_kernels_place *place, float alpha, float beta,
+                    bool *changed, Product *model)
 {
-    Status status = check_given(variant, place, operands);
-    if (status.code != STATUS_OK) {
-        return status;
-    }
-    const sgemm_kernels_matrix *const out = operands->matrix[OF_OUT];
-    Product product = {.variant = catalog_find(variant),
+    *model = (Product){.variant = catalog_find(variant),
                        .kind = place->device == SGEMM_KERNELS_CPU ? DEVICE_CPU : DEVICE_CUDA,
                        .device = place->device == SGEMM_KERNELS_CPU ? 0 : place->device,
                        .alpha = alpha,
                        .beta = beta,
                        .count = 1,
                        .out_changed = changed};
-    if (!product.variant) {
-        return status_error(STATUS_INVALID, "there is no variant '%s'", variant);
-    }
-    status = check(operands, beta);
-    status = status.code == STATUS_OK ? check_place(place) : status;
-    status = status.code == STATUS_OK ? check_variant(&product) : status;
+    return model->variant ? status_ok()
+                          : status_error(STATUS_INVALID, "there is no variant '%s'", variant);
+}
+
+static Status check_device(const sgemm_kernels_place *place, const Product *product)
+{
+    const Status status = check_place(place);
+    return status.code == STATUS_OK ? check_variant(product) : status;
+}
+
+static void *stream_of(const sgemm_kernels_place *place)
+{
+    return place->stream ? place->stream : legacy_stream;
+}
+
+static Status multiply(const char *variant, const sgemm_kernels_place *place, float alpha,
+                       float beta, const Operands *operands, bool *changed)
+{
+    Product product;
+    Status status = check_given(variant, place, operands);
+    status =
+        status.code == STATUS_OK ? begin(variant, place, alpha, beta, changed, &product) : status;
+    status = status.code == STATUS_OK ? check(operands, beta) : status;
+    status = status.code == STATUS_OK ? check_device(place, &product) : status;
+    const sgemm_kernels_matrix *const out = operands->matrix[OF_OUT];
     if (status.code != STATUS_OK || operands->count == 0 || out->rows == 0 || out->cols == 0) {
         return status;
     }
@@ -275,8 +291,7 @@ static Status multiply(const char *variant, const sgemm_kernels_place *place, fl
     set_operands(&product, &batch, operands);
     return place->memory == SGEMM_KERNELS_HOST_MEMORY
                ? product_run(&product, &batch, &product.device, 1)
-               : device_kinds[DEVICE_CUDA]->queue(&product, &batch,
-                                                  place->stream ? place->stream : legacy_stream);
+               : device_kinds[DEVICE_CUDA]->queue(&product, &batch, stream_of(place));
 }
 
 int sgemm_kernels_multiply_batched(const char *variant, const sgemm_kernels_place *place,
@@ -308,6 +323,81 @@ int sgemm_kernels_multiply(const char *variant, const sgemm_kernels_place *place
 {
     return sgemm_kernels_multiply_batched(variant, place, 1, alpha, A, 0, B, 0, beta, C, 0, out, 0,
                                           status);
+}
+
+/* ------------------------------------------------------------------ many products */
+
+/* The operands of product n. */
+static Operands operands_at(const Operands *all, int64_t n)
+{
+    Operands one = {.count = 1};
+    for (int operand = 0; operand < OPERANDS; ++operand) {
+        one.matrix[operand] = all->matrix[operand] ? all->matrix[operand] + n : NULL;
+    }
+    return one;
+}
+
+/* Checks all products and stores them. */
+static Status take_products(const Operands *all, const Product *model, Product *products)
+{
+    for (int64_t n = 0; n < all->count; ++n) {
+        const Operands one = operands_at(all, n);
+        const Status status = check(&one, model->beta);
+        if (status.code != STATUS_OK) {
+            return status_error(status.code, "product %lld: %s", (long long)n, status.message);
+        }
+        Batch none;
+        products[n] = *model;
+        set_operands(&products[n], &none, &one);
+    }
+    return many_check_outs(products, all->count);
+}
+
+static Status multiply_many(const char *variant, const sgemm_kernels_place *place, float alpha,
+                            float beta, const Operands *all, bool *changed)
+{
+    Product model;
+    Status status = check_given(variant, place, all);
+    status =
+        status.code == STATUS_OK ? begin(variant, place, alpha, beta, changed, &model) : status;
+    status = status.code == STATUS_OK ? check_device(place, &model) : status;
+    if (status.code != STATUS_OK || all->count == 0) {
+        return status;
+    }
+    if (all->count < 0) {
+        return status_error(STATUS_INVALID, "the list has the negative count %lld",
+                            (long long)all->count);
+    }
+    Product *const products = calloc((size_t)all->count, sizeof *products);
+    if (!products) {
+        return status_error(STATUS_OUT_OF_MEMORY, "no host memory for a list of %lld products",
+                            (long long)all->count);
+    }
+    status = take_products(all, &model, products);
+    if (status.code == STATUS_OK) {
+        status =
+            place->memory == SGEMM_KERNELS_HOST_MEMORY
+                ? many_run(products, all->count, &model.device, 1)
+                : device_kinds[DEVICE_CUDA]->queue_many(products, all->count, stream_of(place));
+    }
+    free(products);
+    return status;
+}
+
+int sgemm_kernels_multiply_many(const char *variant, const sgemm_kernels_place *place,
+                                int64_t count, float alpha, const sgemm_kernels_matrix *A,
+                                const sgemm_kernels_matrix *B, float beta,
+                                const sgemm_kernels_matrix *C, const sgemm_kernels_matrix *out,
+                                sgemm_kernels_status *status)
+{
+    const Operands all = {count, {[OF_A] = A, [OF_B] = B, [OF_C] = C, [OF_OUT] = out}, {0}};
+    fenv_t environment; /* see sgemm_kernels_multiply_batched */
+    bool changed = false;
+    fegetenv(&environment);
+    fesetenv(FE_DFL_ENV);
+    const Status result = multiply_many(variant, place, alpha, beta, &all, &changed);
+    fesetenv(&environment);
+    return report(&result, changed, status);
 }
 
 /* ------------------------------------------------------------------ pinned memory */

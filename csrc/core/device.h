@@ -102,6 +102,9 @@ typedef struct {
      * product_run. */
     Status (*queue)(const struct Product *product, const struct Batch *batch, void *stream);
 
+    /* The same for many products of one variant. No two `out` share memory. */
+    Status (*queue_many)(const struct Product *products, int64_t count, void *stream);
+
     /* Functions for arrays that are already on the device: cuda/device_arrays.h. */
     const DeviceArrays *arrays;
 } Device;

@@ -55,6 +55,17 @@ module sgemm_kernels
       type(sgemm_kernels_status), intent(out) :: status
     end function
 
+    integer(c_int) function sgemm_kernels_multiply_many(variant, place, count, alpha, A, B, beta, &
+                                                        C, out, status) bind(c)
+      import
+      character(kind=c_char), intent(in) :: variant(*)
+      type(sgemm_kernels_place), intent(in) :: place
+      integer(c_int64_t), value :: count
+      real(c_float), value :: alpha, beta
+      type(sgemm_kernels_matrix), intent(in) :: A(*), B(*), C(*), out(*)
+      type(sgemm_kernels_status), intent(out) :: status
+    end function
+
     type(c_ptr) function sgemm_kernels_allocate(device, bytes) bind(c)
       import
       integer(c_int), value :: device

@@ -63,5 +63,6 @@ extern const Device cpu_device = {
     .measure_copies = nullptr,
     .give_idle_back = nullptr,
     .queue = nullptr,
+    .queue_many = nullptr,
     .arrays = nullptr,
 };

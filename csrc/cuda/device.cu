@@ -302,6 +302,7 @@ extern "C" Status cuda_multiply(const struct Product *product);
 /* device_arrays.cu */
 extern "C" Status cuda_queue(const struct Product *product, const struct Batch *batch,
                              void *stream);
+extern "C" Status cuda_queue_many(const struct Product *products, int64_t count, void *stream);
 /* measure.cu */
 extern "C" Status cuda_measure(const Measurement *measurement);
 extern "C" Status cuda_measure_copies(const Measurement *measurement);
@@ -320,5 +321,6 @@ extern const Device cuda_device = {
     .measure_copies = cuda_measure_copies,
     .give_idle_back = cuda_give_idle_back,
     .queue = cuda_queue,
+    .queue_many = cuda_queue_many,
     .arrays = &cuda_arrays,
 };

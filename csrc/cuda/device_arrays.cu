@@ -366,9 +366,6 @@ Status run(StreamScope *scope, const Product *wanted, const Batch *wanted_batch,
 /* Allocates the result of a product that has no `out`. */
 Status make_out(StreamScope *scope, Product *product, DeviceBuffer **made)
 {
-    if (product->out.data || *made) {
-        return status_ok();
-    }
     if (scope->captured) {
         return refuse_capture("a new array",
                               "pass out=, arrays that you keep as long as the graph");
@@ -450,7 +447,9 @@ Status run_many(StreamScope *scope, const Product *products, int64_t count, cons
     many.count = 0;
     for (int64_t n = 0; n < count && status.code == STATUS_OK; ++n) {
         Product product = product_as_read(&products[n]);
-        status = make_out(scope, &product, &results[n]);
+        if (results && !product.out.data) {
+            status = make_out(scope, &product, &results[n]);
+        }
         if (product.out.rows > 0 && product.out.cols > 0) {
             many.products[many.count++] = product;
         }
@@ -470,7 +469,7 @@ Status run_many(StreamScope *scope, const Product *products, int64_t count, cons
             give_copies(scope, &many.ready[n].copies);
         }
         for (int64_t n = 0; n < count && status.code != STATUS_OK; ++n) {
-            if (results[n]) {
+            if (results && results[n]) {
                 buffer_drop(results[n]);
                 results[n] = nullptr;
             }
@@ -672,6 +671,18 @@ extern "C" Status cuda_queue(const Product *product, const Batch *batch, void *s
     Status status = scope_enter(product->device, stream, &scope);
     if (status.code == STATUS_OK) {
         status = run(&scope, product, batch, &product->device, 1, nullptr);
+        scope_leave(&scope);
+    }
+    return status;
+}
+
+extern "C" Status cuda_queue_many(const Product *products, int64_t count, void *stream)
+{
+    StreamScope scope;
+    const int device = products->device;
+    Status status = scope_enter(device, stream, &scope);
+    if (status.code == STATUS_OK) {
+        status = run_many(&scope, products, count, &device, 1, nullptr);
         scope_leave(&scope);
     }
     return status;

@@ -87,8 +87,9 @@ struct DeviceArrays {
     Status (*run)(StreamScope *scope, const Product *product, const struct Batch *batch,
                   const int *devices, int count, DeviceBuffer **result);
 
-    /* The same for each product of a list, without batches: results[n] is set if out.data of
-     * product n is NULL. All have the same variant. scope->used has a place for each result. */
+    /* The same for each product of a list, without batches. All have the same variant, and no two
+     * `out` share memory. results[n] is set if out.data of product n is NULL; scope->used has a place
+     * for each. If `results` is NULL, such products are empty. */
     Status (*run_many)(StreamScope *scope, const Product *products, int64_t count,
                        const int *devices, int gpus, DeviceBuffer **results);
 
