@@ -173,7 +173,7 @@ def test_a_batch_of_naive_reads_the_sectors_of_its_addresses(size):
         assert counts == list(expected[operand])
 
 
-@pytest.mark.parametrize("name", ["vec4", "warptile", "fused"])
+@pytest.mark.parametrize("name", ["vec4", "warptile"])
 def test_rows_of_a_batch_have_no_padding(name):
     """Rows of 30 floats begin on 16 bytes only in every second row, so float4 loads are rarer."""
 
