@@ -43,7 +43,8 @@ help:
 # Files of tests that watch memory, the clock or signals have the machine to themselves.
 ALONE := tests/test_leaks.py tests/test_measuring.py tests/test_threads_fork_signals.py
 # Those that take longest begin first, so that no core waits for another in the end.
-LONG := tests/test_notebooks.py tests/test_shapes.py tests/test_own_mutants.py tests/test_on_gpu.py
+LONG := tests/test_notebooks.py tests/test_shapes.py tests/test_own_mutants.py tests/test_on_gpu.py \
+	tests/test_prove.py tests/test_learn.py tests/test_trace.py tests/test_own.py
 TOGETHER := $(LONG) $(filter-out $(ALONE) $(LONG),$(sort $(wildcard tests/test_*.py)))
 CORES := $(shell nproc)
 # As many processes as cores: threads of OpenBLAS beside them would wait for each other in loops.
