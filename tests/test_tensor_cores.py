@@ -484,6 +484,21 @@ def test_the_check_of_fused_depends_on_the_scales_of_a_row(share):
     assert expect(A, B).worst_share(result) <= 1
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("N", [16, 64, 128])
+def test_zeros_beside_a_huge_element_are_stored(N, swapped, rng):
+    """No sum of a row with a huge element passes. Those of a column of zeros are exact."""
+    A, B = normal(rng, 128, 512), normal(rng, 512, N)
+    A[5, 7] = 1e33
+    B[:, 3] = 0
+    A, B = (B.T, A.T) if swapped else (A, B)
+    for name in ("mma", "waves", "fused"):
+        out = np.full((A.shape[0], B.shape[1]), 7, np.float32)
+        run(name, A, B, out=out, device="cpu")
+        assert not (out[3] if swapped else out[:, 3]).any()
+        assert expect(A, B).worst_share(out) <= 1
+
+
 def test_sums_of_fused_that_may_overflow_are_computed_in_float32(rng):
     """A sum is in units of A and of the scaled B, whose elements reach 2**15."""
     A, B = np.abs(normal(rng, 70, 300)), np.abs(normal(rng, 300, 64))

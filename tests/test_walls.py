@@ -33,6 +33,7 @@ MAY_INCLUDE = {
     "engine": {
         "core",
         "cpu/tensor_core_model.h",
+        "ladder/fused_plan.h",
         "ladder/kernel.h",
         "ladder/launch.h",
         "ladder/ptx.h",

@@ -204,11 +204,13 @@ static Status take_separate(const Product *product, Strided *separate)
 static Status run_ready(Product *products, int64_t count, const int *devices, int device_count,
                         bool *waits, Strided *outs)
 {
+    const Product any = products[0]; /* all tell the same caller that an out changes */
     Status status = many_find_waiting(products, count, waits);
     int64_t taken = 0;
     for (; taken < count && status.code == STATUS_OK; ++taken) {
         outs[taken] = products[taken].out;
         if (waits[taken]) {
+            products[taken].out_changed = NULL;
             status = take_separate(&products[taken], &products[taken].out);
         }
     }
@@ -217,9 +219,10 @@ static Status run_ready(Product *products, int64_t count, const int *devices, in
     }
     for (int64_t n = 0; n < taken; ++n) {
         if (waits[n] && products[n].out.data != outs[n].data) {
-            status = status.code == STATUS_OK
-                         ? workers_copy(&outs[n], &products[n].out, &products[n].interrupt)
-                         : status;
+            if (status.code == STATUS_OK) {
+                product_changes_out(&any);
+                status = workers_copy(&outs[n], &products[n].out, &products[n].interrupt);
+            }
             free(products[n].out.data);
         }
     }

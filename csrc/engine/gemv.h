@@ -173,6 +173,14 @@ __device__ __forceinline__ void load_once(float *to, const float *from)
 
 /* ------------------------------------------------------------------ B row-major */
 
+/* Resident blocks that the compiler must leave registers for. On other architectures than 9.0 it
+ * would spill for two rows. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
+template <int ROWS> constexpr int gemv_resident = ROWS == 2 ? 1 : GEMV_RESIDENT(ROWS);
+#else
+template <int ROWS> constexpr int gemv_resident = GEMV_RESIDENT(ROWS);
+#endif
+
 template <int ROWS> struct SumsByRows {
     static constexpr int width = GEMV_WIDEST_BY_ROWS(ROWS);
     float sums[gemv_warps][ROWS][width];
@@ -227,7 +235,7 @@ __device__ __forceinline__ void add_rows(const Sgemm &p, const GemvBlock<ROWS> &
 /* Each thread computes four columns and takes every n-th step of K. If float4s of B are not aligned,
  * neighbouring threads have neighbouring columns, so that a warp reads whole sectors. */
 template <int ROWS>
-__global__ void __launch_bounds__(gemv_threads, GEMV_RESIDENT(ROWS)) gemv_by_rows(const Gemv gemv)
+__global__ void __launch_bounds__(gemv_threads, gemv_resident<ROWS>) gemv_by_rows(const Gemv gemv)
 {
     const Sgemm &p = gemv.p;
     auto &all_shared = dynamic_shared<GemvShared<SumsByRows<ROWS>>>();
@@ -455,14 +463,6 @@ add_columns(const Sgemm &p, const GemvBlock<ROWS> &block, int64_t col, int share
         sum[r] = multiply_add(factors[r], single, sum[r]);
     }
 }
-
-/* Resident blocks that the compiler must leave registers for. On other architectures than 9.0 it
- * would spill for two rows. */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
-template <int ROWS> constexpr int gemv_resident = ROWS == 2 ? 1 : GEMV_RESIDENT(ROWS);
-#else
-template <int ROWS> constexpr int gemv_resident = GEMV_RESIDENT(ROWS);
-#endif
 
 template <int ROWS, bool STAGED>
 __global__ void __launch_bounds__(gemv_threads, gemv_resident<ROWS>)

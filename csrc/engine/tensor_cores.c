@@ -45,8 +45,8 @@ static double estimate_waves(const Sgemm *p, int multiprocessors)
            waves * TILE * TILE * (depth / tensor_rate + tensor_store);
 }
 
-/* The rung decides in the same way. */
-static double estimate_fused(const Sgemm *p, int multiprocessors)
+/* The problem that `fused` computes. */
+static Sgemm fused_problem(const Sgemm *p)
 {
     Sgemm oriented = *p;
     if (fused_transposes(p)) {
@@ -54,6 +54,13 @@ static double estimate_fused(const Sgemm *p, int multiprocessors)
         oriented.B = transposed(&p->A);
         oriented.C = transposed(&p->C);
     }
+    return oriented;
+}
+
+/* The rung decides in the same way. */
+static double estimate_fused(const Sgemm *p, int multiprocessors)
+{
+    const Sgemm oriented = fused_problem(p);
     return plan_fused(&oriented, multiprocessors).cycles;
 }
 
@@ -108,11 +115,11 @@ int64_t plan_tensor_batch(TensorRung rung, const Sgemm *batch)
     if (rung == TENSOR_MMA) {
         return 1; /* it takes no batches */
     }
-    const int64_t most = (int64_t)512 << 20; /* bytes of fp16 pairs */
-    const int64_t M = ceil_div(batch->C.rows, TILE) * TILE,
-                  N = ceil_div(batch->C.cols, TILE) * TILE;
-    const int64_t rows = rung == TENSOR_WAVES ? M + N : M < N ? M : N;
-    const int64_t pairs = 4 * rows * ceil_div(batch->A.cols, DEPTH) * DEPTH;
-    const int64_t count = pairs < most ? most / pairs : 1;
+    const int64_t most = (int64_t)512 << 20; /* bytes of fp16 pairs, and of copies */
+    const Sgemm p = rung == TENSOR_FUSED ? fused_problem(batch) : *batch;
+    const int64_t M = ceil_div(p.C.rows, TILE) * TILE, N = ceil_div(p.C.cols, TILE) * TILE;
+    const bool takes_rows = rung == TENSOR_WAVES || fused_rows_apart(&p) < 0;
+    const int64_t each = 4 * (takes_rows ? M + N : N) * ceil_div(p.A.cols, DEPTH) * DEPTH;
+    const int64_t count = each < most ? most / each : 1;
     return count < BATCH_OF_LAUNCH ? count : BATCH_OF_LAUNCH;
 }

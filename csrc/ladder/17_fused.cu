@@ -227,7 +227,8 @@ begin_products(const unsigned (&hi)[depths][4], const unsigned (&lo)[depths][4],
 }
 
 /* Scales each row's sums by a power of two so that `passing` is their least magnitude that passes
- * the check, and lets `own` undo it. If sums may have overflowed, they become NaN, which fails. */
+ * the check, and lets `own` undo it. If sums may have overflowed, they become 0, or NaN if they did:
+ * both fail, unless all terms are 0. */
 template <class T, class Tile>
 __device__ __forceinline__ void scale_rows(const RowOfA (&rows)[2], float chunk_share,
                                            float (&sum)[1][T::NI][4], Tile &own,
@@ -237,7 +238,7 @@ __device__ __forceinline__ void scale_rows(const RowOfA (&rows)[2], float chunk_
     for (int r = 0; r < 2; ++r) {
         const unsigned mean = bits_of(rows[r].inverse_scales * chunk_share);
         const int exponent = static_cast<int>(mean >> 23) - 127 + ((mean & 0x7fffff) != 0);
-        const float scale = rows[r].inverse_scales < 0x1p91f ? power_of_two(-exponent) : NAN;
+        const float scale = rows[r].inverse_scales < 0x1p91f ? power_of_two(-exponent) : 0.0f;
         UNROLL(T::NI)
         for (int j = 0; j < T::NI; ++j) {
             sum[0][j][2 * r] *= scale;

@@ -28,7 +28,6 @@ _KNOWN = [
     # Since these kernels take batches, they keep a few more numbers that a block reads only once:
     # three to six words are stored and loaded again. Nobody has timed what that costs.
     KnownSpill("tiledI8GeometryILi32ELi128ELi8ELi32ELi64ELi8ELi8ELi1ELb0ELb1EELi8", {"sm_80"}, 44),
-    KnownSpill("mmaINS_7MmaTileILi128ELi128ELi64", {"sm_90"}, 28),
     KnownSpill("largest_of_rows", {"sm_100", "sm_103", "sm_110"}, 24),
 ]
 
