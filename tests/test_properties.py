@@ -104,7 +104,7 @@ def any_finite(rng, *shape) -> Float32:
 
 
 def identities(name, on, rng) -> Iterator[tuple[int, bool]]:
-    for multiprocessors, K, N in [(None, SHORT, 140), (1, 300, 140), (132, 300, 70), (1, 200, 300)]:
+    for multiprocessors, K, N in [(None, SHORT, 140), (1, 384, 140), (132, 300, 70), (1, 200, 300)]:
         on(multiprocessors)
         eye = np.eye(K, dtype=np.float32)
         for B in (uniform(rng, K, N), any_finite(rng, K, N)):
