@@ -149,7 +149,8 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = Fa
         axes.axhline(1, color=theme.ink, linewidth=1.5)
         axes.set_xticks([place + 0.2 for place in range(len(cases))], cases)
         axes.set(xlabel="N x K", ylabel="times as fast")
-        axes.legend(loc="upper right", fontsize=9)
+        axes.margins(y=0.2)
+        axes.legend(loc="upper left", ncols=2, fontsize=9)
     return figure
 
 
