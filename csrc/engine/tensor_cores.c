@@ -5,10 +5,16 @@
 /* Constants for split-fp16 products on tensor cores, fitted to an H200: for `waves` float32
  * multiply-adds per cycle and multiprocessor, cycles of all launches, and cycles to check and store
  * a result. */
-static const double tensor_rate = 585, tensor_start = 18700, tensor_store = 1.7;
+static const double tensor_rate = 585, tensor_start = 20000, tensor_store = 1.7;
 
 /* Estimates have errors: tensor cores are used if they take less than this share of simt's time. */
 static const double tensor_margin = 0.9;
+
+/* Tiles of waves, and the time of a wave of them, in waves of 128 x 128 (16_waves.cu). */
+static const struct {
+    int rows, cols;
+    double of_wave;
+} waves_tiles[] = {{64, 128, 0.7}, {128, 128, 1}, {128, 192, 1.45}};
 
 /* Tiles of mma, by the shared memory that a block can have (14_mma.cu). */
 static const struct {
@@ -32,14 +38,18 @@ static Matrix transposed(const Matrix *X)
 static double splitting(int64_t rows, double depth)
 {
     return 12 * (double)(ceil_div(rows, TILE) * TILE) * depth /
-           (2.0 / 3 * plan_fitted.from_memory * FITTED);
+           (0.6 * plan_fitted.from_memory * FITTED);
 }
 
 static double estimate_waves(const Sgemm *p, int multiprocessors)
 {
     const double depth = (double)(ceil_div(p->A.cols, DEPTH) * DEPTH);
-    const int64_t tiles = ceil_div(p->C.rows, TILE) * ceil_div(p->C.cols, TILE) * p->count;
-    const double waves = (double)ceil_div(tiles, multiprocessors);
+    double waves = INFINITY;
+    for (size_t i = 0; i < sizeof waves_tiles / sizeof *waves_tiles; ++i) {
+        const int64_t tiles = ceil_div(p->C.rows, waves_tiles[i].rows) *
+                              ceil_div(p->C.cols, waves_tiles[i].cols) * p->count;
+        waves = fmin(waves, waves_tiles[i].of_wave * (double)ceil_div(tiles, multiprocessors));
+    }
     return tensor_start +
            (double)p->count * (splitting(p->C.rows, depth) + splitting(p->C.cols, depth)) +
            waves * TILE * TILE * (depth / tensor_rate + tensor_store);
