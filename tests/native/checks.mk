@@ -265,7 +265,7 @@ poison: build/check/poison/driver $(SINGLE_FILE:%=build/check/poison/%) \
 	@$(MUST_FIND) 'wrong value' build/check/poison/fused_half_of_row cpu --rung fused few
 	@$(MUST_FIND) 'wrong value' build/check/poison/fused_order_of_k cpu --rung fused few
 	@$(MUST_FIND) 'wrong value' build/check/poison/fused_place_of_row cpu --rung fused few
-	@$(MUST_FIND) 'wait at line [0-9]+ for an mbarrier' build/check/poison/fused_no_wait cpu \
+	@$(MUST_FIND) 'waits? at line [0-9]+ for an mbarrier' build/check/poison/fused_no_wait cpu \
 		--rung fused few
 	@$(MUST_FIND) 'other bits with the threads and blocks' \
 		build/check/poison/fused_order_of_slices cpu --rung fused orders
