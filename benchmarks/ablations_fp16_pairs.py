@@ -17,6 +17,7 @@ SOURCES = [
         for name in (
             "split_fp16.h",
             "ptx.h",
+            "tma_rows.h",
             "kernel.h",
             "launch.h",
             "launch_kernel.h",
