@@ -181,7 +181,7 @@ typedef struct {
 TensorCores plan_tensor_cores(const char *model, const int capability[2], const PlanDevice *device);
 
 /* The rung on tensor cores that is estimated to take the least time for a product or a batch; none
- * if that is not less than `cycles`. waves and fused compute a batch in one launch of each kernel. */
+ * if that is not clearly less than `cycles`. waves and fused compute a batch in one launch of each kernel. */
 typedef enum { TENSOR_NONE, TENSOR_MMA, TENSOR_WAVES, TENSOR_FUSED } TensorRung;
 TensorRung plan_tensor_rung(double cycles, const Sgemm *problem, const TensorCores *cores);
 
