@@ -53,7 +53,7 @@ typedef struct KernelSpec {
     bool overlaps DEFAULT(false); /* programmatic launch: waits for the previous kernel itself */
 } KernelSpec;
 
-typedef struct {
+typedef struct Variant {
     const char *name;
     const char *summary;
     const char *file; /* its source in csrc/ladder; NULL for a library, or for simt and auto */

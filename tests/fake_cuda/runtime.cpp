@@ -835,6 +835,7 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
     return status_ok();
 }
 
+#ifndef SGEMM_HIP
 /* One launch of many products. */
 Status launch_many(ManyLauncher *on_cpu, const Sgemm *problems, int64_t count, const Launch *where)
 {
@@ -866,6 +867,7 @@ Status launch_many(ManyLauncher *on_cpu, const Sgemm *problems, int64_t count, c
     });
     return status_ok();
 }
+#endif
 
 } // namespace
 
