@@ -7,9 +7,10 @@ ladder; hopper.cu has mistakes of pipelines in general."""
 import sys
 from pathlib import Path
 
-STORED_SUMS = """    UNROLL(2)
-    for (int r = 0; r < 2; ++r) {
-        const int64_t row = q.row_in_slice(work.slice)"""
+HEADERS = ("fused_slices.h", "split_in_registers.h")
+"""What the rung includes of its own; these texts take the places of the #include lines."""
+
+STORED_SLICE = "    store_slice<T>(q, work.slice, rows, sum, own);"
 TICKET = """    static unsigned ended[4096];
     unsigned &place = *reinterpret_cast<unsigned *>(shared.row_scale);
     if (threadIdx.x == 0) {
@@ -34,8 +35,16 @@ BUGS = {
     # reads a stage before its tiles have arrived
     "fused_no_wait": {"mbarrier_wait(shared.full + ahead.index, ahead.parity);": ""},
     # keeps partial sums in the order in which blocks end, so their sum depends on it
-    "fused_order_of_slices": {STORED_SUMS: TICKET + STORED_SUMS.replace("work.slice", "place")},
+    "fused_order_of_slices": {STORED_SLICE: TICKET + STORED_SLICE.replace("work.slice", "place")},
 }
+
+
+def whole(source: str, folder: Path) -> str:
+    """The source with the text of its own headers."""
+    for header in HEADERS:
+        text = (folder / header).read_text()
+        source = source.replace(f'#include "{header}"\n', text)
+    return source
 
 
 def planted(name: str, source: str) -> str:
@@ -51,4 +60,5 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--list"]:
         print("\n".join(BUGS))
     else:
-        print(planted(sys.argv[1], Path(sys.argv[2]).read_text()))
+        rung = Path(sys.argv[2])
+        print(planted(sys.argv[1], whole(rung.read_text(), rung.parent)))

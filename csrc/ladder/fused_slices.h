@@ -1,0 +1,164 @@
+/* The product that `fused` computes, with K in slices; the kernel that adds the slices. */
+#ifndef SGEMM_KERNELS_FUSED_SLICES_H
+#define SGEMM_KERNELS_FUSED_SLICES_H
+
+#include "error_check.h"
+#include "split_in_registers.h"
+
+namespace {
+
+struct FusedProduct {
+    Fp16Product product; // its `a` is not used
+    int64_t matrix_rows; // rows of A's tensor map from matrix to matrix of a batch
+    TensorMap a, b;
+    float chunk_share; // k_chunk / K
+    int slices;        // of K
+    float *sums;       // of each slice: rows x cols, padded to whole tiles
+    RowOfA *rows;      // of each slice
+    int64_t row_count, col_count;
+
+    /* The first row of this block's matrix in `sums` and `rows`. */
+    __device__ __forceinline__ int64_t row_in_slice(int64_t slice) const
+    {
+        return (blockIdx.y * int64_t{slices} + slice) * row_count;
+    }
+};
+
+/* A block's tile of C and slice of K, in K chunks. */
+struct Work {
+    unsigned tile, slice;
+    int begin, end;
+
+    __device__ __forceinline__ explicit Work(const FusedProduct &q)
+        : tile(blockIdx.x / static_cast<unsigned>(q.slices)),
+          slice(blockIdx.x % static_cast<unsigned>(q.slices)), begin(boundary(q, slice)),
+          end(boundary(q, slice + 1))
+    {}
+    static __device__ __forceinline__ int boundary(const FusedProduct &q, unsigned slice)
+    {
+        return static_cast<int>(int64_t{q.product.b.chunks} * slice / q.slices);
+    }
+};
+
+/* Scales each row's sums by a power of two so that `passing` is their least magnitude that passes
+ * the check, and lets `own` undo it. If sums may have overflowed, they become 0, or NaN if they did:
+ * both fail, unless all terms are 0. */
+template <class T, class Tile>
+__device__ __forceinline__ void scale_rows(const RowOfA (&rows)[2], float chunk_share,
+                                           float (&sum)[1][T::NI][4], Tile &own,
+                                           typename T::Shared &shared)
+{
+    UNROLL(2)
+    for (int r = 0; r < 2; ++r) {
+        const unsigned mean = bits_of(rows[r].inverse_scales * chunk_share);
+        const int exponent = static_cast<int>(mean >> 23) - 127 + ((mean & 0x7fffff) != 0);
+        const float scale = rows[r].inverse_scales < 0x1p91f ? power_of_two(-exponent) : 0.0f;
+        UNROLL(T::NI)
+        for (int j = 0; j < T::NI; ++j) {
+            sum[0][j][2 * r] *= scale;
+            sum[0][j][2 * r + 1] *= scale;
+        }
+        if (threadIdx.x % 4 == 0) {
+            shared.row_scale[own.row_in_tile(r)] = rows[r].largest == 0.0f ? 0 : -exponent;
+            shared.row_largest[own.row_in_tile(r)] = bits_of(rows[r].largest);
+        }
+    }
+    own.row_scale = shared.row_scale;
+    own.row_largest = shared.row_largest;
+    T::synchronize();
+}
+
+/* Stores a slice's sums and what the check needs of its rows. */
+template <class T, class Tile>
+__device__ __forceinline__ void store_slice(const FusedProduct &q, unsigned slice,
+                                            const RowOfA (&rows)[2],
+                                            const float (&sum)[1][T::NI][4], const Tile &own)
+{
+    UNROLL(2)
+    for (int r = 0; r < 2; ++r) {
+        const int64_t row = q.row_in_slice(slice) + own.tile.row + own.row_in_tile(r);
+        if (own.tile.col == 0 && threadIdx.x % 4 == 0) {
+            q.rows[row] = rows[r];
+        }
+        UNROLL(T::NI)
+        for (int j = 0; j < T::NI; ++j) {
+            const Pair two = {sum[0][j][2 * r], sum[0][j][2 * r + 1]};
+            *reinterpret_cast<Pair *>(q.sums + row * q.col_count + own.tile.col +
+                                      own.col_in_tile(2 * j)) = two;
+        }
+    }
+}
+
+/* The tile of a block that adds slices of K. */
+struct AddingTile {
+    static constexpr int BM = 64, BN = 64;
+    static constexpr int WM = 16, WN = 32, MI = WM / 16, NI = WN / 8;
+    static constexpr int warps_across = BN / WN, threads = BM / WM * warps_across * 32;
+
+    struct Shared {
+        uint64_t failing[threads / 8];
+        Staging staging[threads / 32];
+        unsigned row_largest[BM];
+        int row_scale[BM];
+    };
+    static __device__ __forceinline__ void synchronize()
+    {
+        __syncthreads();
+    }
+};
+
+/* Adds the slices of K in order. */
+__global__ void __launch_bounds__(AddingTile::threads) add_slices(const FusedProduct q)
+{
+    typedef AddingTile T;
+    __shared__ T::Shared shared;
+    griddep_wait();
+    CheckedTile<T> own(q.product, blockIdx.x, threadIdx.x);
+    float sum[1][T::NI][4] = {};
+    RowOfA rows[2] = {};
+    UNROLL(8)
+    for (int slice = 0; slice < q.slices; ++slice) {
+        UNROLL(2)
+        for (int r = 0; r < 2; ++r) {
+            const int64_t row = q.row_in_slice(slice) + own.tile.row + own.row_in_tile(r);
+            rows[r].inverse_scales += q.rows[row].inverse_scales;
+            rows[r].largest = max_or_nan(rows[r].largest, q.rows[row].largest);
+            UNROLL(T::NI)
+            for (int j = 0; j < T::NI; ++j) {
+                const Pair two = *reinterpret_cast<const Pair *>(
+                    q.sums + row * q.col_count + own.tile.col + own.col_in_tile(2 * j));
+                sum[0][j][2 * r] += two.x;
+                sum[0][j][2 * r + 1] += two.y;
+            }
+        }
+    }
+    griddep_launch_dependents();
+    scale_rows<T>(rows, q.chunk_share, sum, own, shared);
+    own.store_passing(sum, true, shared.failing, shared.staging);
+}
+
+constexpr KernelSpec adding_spec = spec_of_threads("add_slices", AddingTile::threads);
+
+/* Takes memory for the sums of q->slices, in whole tiles. The caller gives it back. */
+template <class T>
+Status take_sums(const Sgemm *problem, const Launch *where, FusedProduct *q, void **memory)
+{
+    q->row_count = (problem->C.rows + T::BM - 1) / T::BM * T::BM;
+    q->col_count = (problem->C.cols + T::BN - 1) / T::BN * T::BN;
+    const int64_t rows = problem->count * q->slices * q->row_count;
+    const auto place = [&](char *from) {
+        Arrays arrays = {from, 0};
+        q->sums = arrays.take<float>(rows * q->col_count);
+        q->rows = arrays.take<RowOfA>(rows);
+        return arrays.bytes;
+    };
+    const Status status = scratch_take(place(nullptr), where, memory);
+    if (status.code == STATUS_OK) {
+        place(static_cast<char *>(*memory));
+    }
+    return status;
+}
+
+} // namespace
+
+#endif

@@ -1,0 +1,87 @@
+/* Splits rows of A in registers: from a float32 tile in shared memory to the fp16 pairs that wgmma
+ * reads as its A. */
+#ifndef SGEMM_KERNELS_SPLIT_IN_REGISTERS_H
+#define SGEMM_KERNELS_SPLIT_IN_REGISTERS_H
+
+#include "split_fp16.h"
+
+namespace {
+
+constexpr int row_floats = k_block; /* of A's tile in shared memory: 128 bytes, swizzled */
+
+/* What the check needs of a row of A. Each K chunk of the row has a scale of its own. */
+struct RowOfA {
+    float inverse_scales; // their sum
+    float largest;        // NaN if any element is
+};
+
+/* In this order, 16 lanes that read 8 bytes each use different banks. */
+struct EvenRowsFirst {
+    static __device__ __forceinline__ int row_of_lane(int lane)
+    {
+        return lane / 4 * 2 % 8 + lane / 16;
+    }
+};
+
+constexpr int depths = k_chunk / 16; /* products along K */
+
+/* A thread's elements of two rows of a K chunk, in the layout of wgmma's A: [depth][register]. */
+typedef Pair PairsOfA[depths][4];
+
+/* Reads one of the chunk's two K blocks. `row` is the thread's first of the tile. */
+__device__ __forceinline__ void read_pairs(const float *As, int row, int block, PairsOfA &to)
+{
+    const int lane = threadIdx.x % 32;
+    UNROLL(depths / 2)
+    for (int d = 0; d < depths / 2; ++d) {
+        UNROLL(4)
+        for (int i = 0; i < 4; ++i) {
+            const int vector = swizzled(row, 4 * d + i / 2 * 2 + lane % 4 / 2);
+            const float *const from = As + (row + i % 2 * 8) * row_floats + vector * 4;
+            to[block * depths / 2 + d][i] = reinterpret_cast<const Pair *>(from)[lane % 2];
+        }
+    }
+}
+
+__device__ __forceinline__ float larger(float largest, const Pair &x)
+{
+    return max_or_nan(max_or_nan(largest, fabsf(x.x)), fabsf(x.y));
+}
+
+/* Scales both rows so that the largest magnitude of a chunk is in [2^14, 2^15), and splits them.
+ * Returns the inverse scales. A scale is at most 2^125, so that its inverse is normal. */
+__device__ __forceinline__ void split_pairs(const PairsOfA &x, RowOfA (&rows)[2],
+                                            float (&inverse)[2], unsigned (&hi)[depths][4],
+                                            unsigned (&lo)[depths][4])
+{
+    float scale[2];
+    UNROLL(2)
+    for (int r = 0; r < 2; ++r) {
+        float largest = 0.0f;
+        UNROLL(depths)
+        for (int d = 0; d < depths; ++d) {
+            largest = larger(larger(largest, x[d][r]), x[d][r + 2]);
+        }
+        largest = max_or_nan(largest, __shfl_xor_sync(0xffffffff, largest, 1));
+        largest = max_or_nan(largest, __shfl_xor_sync(0xffffffff, largest, 2));
+        const int field = static_cast<int>(bits_of(largest) >> 23);
+        const int exponent = (field > 16 ? field : 16) - 127;
+        scale[r] = power_of_two(14 - exponent);
+        inverse[r] = power_of_two(exponent - 14);
+        rows[r].inverse_scales += inverse[r];
+        rows[r].largest = max_or_nan(rows[r].largest, largest);
+    }
+    UNROLL(depths)
+    for (int d = 0; d < depths; ++d) {
+        UNROLL(4)
+        for (int i = 0; i < 4; ++i) {
+            const float a = x[d][i].x * scale[i % 2], b = x[d][i].y * scale[i % 2];
+            const Pair high = round_two(a, b, hi[d][i]);
+            round_two(a - high.x, b - high.y, lo[d][i]); // exact differences
+        }
+    }
+}
+
+} // namespace
+
+#endif
