@@ -244,27 +244,14 @@ Product batch_product(const Product *product, const Batch *batch, int64_t index)
 
 /* ------------------------------------------------------------------ overlaps */
 
-typedef struct {
-    uintptr_t first, end; /* the first byte, and the one after the last */
-} Extent;
-
-static void extend(Extent *extent, int64_t length, int64_t bytes)
-{
-    const int64_t last = (length - 1) * bytes;
-    extent->first += (uintptr_t)(last < 0 ? last : 0);
-    extent->end += (uintptr_t)(last > 0 ? last : 0);
-}
-
 /* Of an operand that is not empty. */
 static Extent extent_of(const Product *product, const Batch *batch, int operand)
 {
     const Strided *const matrix = operand_of((Product *)product, operand);
-    Extent extent = {(uintptr_t)matrix->data, (uintptr_t)matrix->data + ELEMENT};
-    extend(&extent, matrix->rows, matrix->row_bytes);
-    extend(&extent, matrix->cols, matrix->col_bytes);
-    extend(&extent, product->count, matrix->batch_bytes);
+    Extent extent = strided_extent(matrix);
+    extent_repeat(&extent, product->count, matrix->batch_bytes);
     for (int axis = 0; axis < batch->axes; ++axis) {
-        extend(&extent, batch->length[axis], batch->bytes[operand][axis]);
+        extent_repeat(&extent, batch->length[axis], batch->bytes[operand][axis]);
     }
     return extent;
 }

@@ -11,25 +11,6 @@ enum { ELEMENT = sizeof(float) };
 
 /* ------------------------------------------------------------------ overlaps */
 
-typedef struct {
-    uintptr_t first, end; /* the first byte, and the one after the last */
-} Extent;
-
-static void extend(Extent *extent, int64_t length, int64_t bytes)
-{
-    const int64_t reach = (length - 1) * bytes;
-    extent->first += (uintptr_t)(reach < 0 ? reach : 0);
-    extent->end += (uintptr_t)(reach > 0 ? reach : 0);
-}
-
-static Extent extent_of(const Strided *array)
-{
-    Extent extent = {(uintptr_t)array->data, (uintptr_t)array->data + ELEMENT};
-    extend(&extent, array->rows, array->row_bytes);
-    extend(&extent, array->cols, array->col_bytes);
-    return extent;
-}
-
 static bool is_empty(const Strided *array)
 {
     return array->rows == 0 || array->cols == 0;
@@ -90,7 +71,7 @@ static Status list_outs(const Product *products, int64_t count, Out **outs, int6
     for (int64_t n = 0; n < count; ++n) {
         const Strided *const out = &products[n].out;
         if (out->data && !is_empty(out)) {
-            (*outs)[(*listed)++] = (Out){extent_of(out), 0, n};
+            (*outs)[(*listed)++] = (Out){strided_extent(out), 0, n};
         }
     }
     qsort(*outs, (size_t)*listed, sizeof **outs, by_first);
@@ -154,7 +135,7 @@ Status many_find_waiting(const Product *products, int64_t count, bool *waits)
             if (!operand || is_empty(operand)) {
                 continue;
             }
-            const Extent read = extent_of(operand);
+            const Extent read = strided_extent(operand);
             for (int64_t i = begin_before(outs, listed, read.end);
                  i-- > 0 && outs[i].most_end > read.first;) {
                 const int64_t writer = outs[i].product;

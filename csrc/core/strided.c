@@ -162,6 +162,21 @@ void strided_stream(const Strided *to, const Strided *from)
 }
 #endif
 
+void extent_repeat(Extent *extent, int64_t length, int64_t bytes)
+{
+    const int64_t last = (length - 1) * bytes;
+    extent->first += (uintptr_t)(last < 0 ? last : 0);
+    extent->end += (uintptr_t)(last > 0 ? last : 0);
+}
+
+Extent strided_extent(const Strided *array)
+{
+    Extent extent = {(uintptr_t)array->data, (uintptr_t)array->data + ELEMENT};
+    extent_repeat(&extent, array->rows, array->row_bytes);
+    extent_repeat(&extent, array->cols, array->col_bytes);
+    return extent;
+}
+
 bool strided_overlaps_itself(const Strided *array)
 {
     /* Two elements overlap if their addresses differ by less than four bytes. For each number of

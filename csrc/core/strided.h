@@ -51,6 +51,17 @@ void strided_copy(const Strided *to, const Strided *from);
  * if the processor has them. The copy is visible in memory before the caller's later stores. */
 void strided_stream(const Strided *to, const Strided *from);
 
+/* From the first byte of an array to the one after the last. */
+typedef struct {
+    uintptr_t first, end;
+} Extent;
+
+/* Of a matrix that is not empty. */
+Extent strided_extent(const Strided *array);
+
+/* Extends it to `length` of them, `bytes` apart. */
+void extent_repeat(Extent *extent, int64_t length, int64_t bytes);
+
 /* Whether two different elements of the array share a byte. */
 bool strided_overlaps_itself(const Strided *array);
 

@@ -58,23 +58,6 @@ static inline void sanitizer_arrive(FiberSanitizer *self)
 {
     __sanitizer_finish_switch_fiber(self ? self->fake_stack : nullptr, nullptr, nullptr);
 }
-static inline void sanitizer_block_begins() {}
-static inline void sanitizer_block_ends() {}
-static inline void sanitizer_thread_begins() {}
-static inline void sanitizer_thread_ends() {}
-static inline void sanitizer_barrier_arrives(int, unsigned) {}
-static inline void sanitizer_barrier_leaves(int, unsigned) {}
-static inline void sanitizer_cluster_barrier_arrives(unsigned) {}
-static inline void sanitizer_cluster_barrier_leaves(unsigned) {}
-static inline void sanitizer_warp_barrier_arrives(int, unsigned) {}
-static inline void sanitizer_warp_barrier_leaves(int, unsigned) {}
-static inline void sanitizer_named_barrier_arrives(int, int, unsigned) {}
-static inline void sanitizer_named_barrier_leaves(int, int, unsigned) {}
-static inline void sanitizer_mbarrier_arrives(void *, int) {}
-static inline void sanitizer_mbarrier_leaves(void *, int) {}
-static inline void sanitizer_fence(int) {}
-static inline void sanitizer_atomic_begins(int, void *, size_t) {}
-static inline void sanitizer_atomic_ends(int, void *) {}
 
 #elif defined(SGEMM_TSAN)
 
@@ -96,9 +79,7 @@ struct FiberSanitizer {
 constexpr bool sanitizers_need_own_stack = true;
 
 /* Only their addresses matter. */
-static __thread char block_begin, block_end, barrier_of_round[8][2], cluster_barrier_of_round[2],
-    warp_barrier_of_round[32][2], named_barrier_of_round[8][16][2], known_at_fence[1024],
-    comes_with_atomic[1024];
+static __thread char block_begin, block_end, known_at_fence[1024], comes_with_atomic[1024];
 
 extern __thread void *sanitizer_knows_nothing; /* a fiber that has observed nothing of any block */
 
@@ -112,6 +93,15 @@ struct KeptFibers {
 };
 extern KeptFibers sanitizer_kept;
 
+static inline void order_release(void *object)
+{
+    __tsan_release(object);
+}
+static inline void order_acquire(void *object)
+{
+    __tsan_acquire(object);
+}
+static inline void barrier_begins() {}
 static inline void sanitizer_open(FiberSanitizer *host)
 {
     host->fiber = __tsan_get_current_fiber();
@@ -162,47 +152,6 @@ static inline void sanitizer_thread_ends()
 {
     __tsan_release(&block_end);
 }
-static inline void sanitizer_barrier_arrives(int rank, unsigned round)
-{
-    __tsan_release(&barrier_of_round[rank][round % 2]);
-}
-static inline void sanitizer_cluster_barrier_arrives(unsigned round)
-{
-    __tsan_release(&cluster_barrier_of_round[round % 2]);
-}
-static inline void sanitizer_barrier_leaves(int rank, unsigned round)
-{
-    __tsan_acquire(&barrier_of_round[rank][round % 2]);
-}
-static inline void sanitizer_cluster_barrier_leaves(unsigned round)
-{
-    __tsan_acquire(&cluster_barrier_of_round[round % 2]);
-}
-static inline void sanitizer_warp_barrier_arrives(int warp, unsigned round)
-{
-    __tsan_release(&warp_barrier_of_round[warp][round % 2]);
-}
-static inline void sanitizer_warp_barrier_leaves(int warp, unsigned round)
-{
-    __tsan_acquire(&warp_barrier_of_round[warp][round % 2]);
-}
-static inline void sanitizer_named_barrier_arrives(int rank, int id, unsigned round)
-{
-    __tsan_release(&named_barrier_of_round[rank][id][round % 2]);
-}
-static inline void sanitizer_named_barrier_leaves(int rank, int id, unsigned round)
-{
-    __tsan_acquire(&named_barrier_of_round[rank][id][round % 2]);
-}
-/* The byte of this number is the phase's object. */
-static inline void sanitizer_mbarrier_arrives(void *barrier, int parity)
-{
-    __tsan_release(static_cast<char *>(barrier) + parity);
-}
-static inline void sanitizer_mbarrier_leaves(void *barrier, int parity)
-{
-    __tsan_acquire(static_cast<char *>(barrier) + parity);
-}
 /* Releases to one object all that another has acquired. The running thread acquires nothing. */
 static inline void sanitizer_pass_on(void *from, void *to)
 {
@@ -246,10 +195,18 @@ struct FiberSanitizer {};
 
 constexpr bool sanitizers_need_own_stack = false;
 
-/* Only their addresses matter. */
-static char barrier_of_round[8][2], cluster_barrier_of_round[2], warp_barrier_of_round[32][2],
-    named_barrier_of_round[8][16][2];
-
+static inline void order_release(const void *object)
+{
+    watch_release(object);
+}
+static inline void order_acquire(const void *object)
+{
+    watch_acquire(object);
+}
+static inline void barrier_begins()
+{
+    watch_barrier();
+}
 static inline void sanitizer_open(FiberSanitizer *) {}
 static inline void sanitizer_close() {}
 static inline void sanitizer_create(FiberSanitizer *, char *, size_t) {}
@@ -266,48 +223,6 @@ static inline void sanitizer_block_ends()
 }
 static inline void sanitizer_thread_begins() {}
 static inline void sanitizer_thread_ends() {}
-static inline void sanitizer_barrier_arrives(int rank, unsigned round)
-{
-    watch_barrier();
-    watch_release(&barrier_of_round[rank][round % 2]);
-}
-static inline void sanitizer_cluster_barrier_arrives(unsigned round)
-{
-    watch_release(&cluster_barrier_of_round[round % 2]);
-}
-static inline void sanitizer_barrier_leaves(int rank, unsigned round)
-{
-    watch_acquire(&barrier_of_round[rank][round % 2]);
-}
-static inline void sanitizer_cluster_barrier_leaves(unsigned round)
-{
-    watch_acquire(&cluster_barrier_of_round[round % 2]);
-}
-static inline void sanitizer_warp_barrier_arrives(int warp, unsigned round)
-{
-    watch_release(&warp_barrier_of_round[warp][round % 2]);
-}
-static inline void sanitizer_warp_barrier_leaves(int warp, unsigned round)
-{
-    watch_acquire(&warp_barrier_of_round[warp][round % 2]);
-}
-static inline void sanitizer_named_barrier_arrives(int rank, int id, unsigned round)
-{
-    watch_release(&named_barrier_of_round[rank][id][round % 2]);
-}
-static inline void sanitizer_named_barrier_leaves(int rank, int id, unsigned round)
-{
-    watch_acquire(&named_barrier_of_round[rank][id][round % 2]);
-}
-/* The byte of this number is the phase's object. */
-static inline void sanitizer_mbarrier_arrives(void *barrier, int parity)
-{
-    watch_release(static_cast<char *>(barrier) + parity);
-}
-static inline void sanitizer_mbarrier_leaves(void *barrier, int parity)
-{
-    watch_acquire(static_cast<char *>(barrier) + parity);
-}
 static inline void sanitizer_fence(int)
 {
     watch_fence();
@@ -330,6 +245,57 @@ static inline void sanitizer_create(FiberSanitizer *, char *, size_t) {}
 static inline void sanitizer_destroy(FiberSanitizer *) {}
 static inline void sanitizer_leave(FiberSanitizer *, FiberSanitizer *) {}
 static inline void sanitizer_arrive(FiberSanitizer *) {}
+
+#endif
+
+#if defined(SGEMM_TSAN) || defined(SGEMM_WATCHED)
+/* Only their addresses matter. */
+static __thread char barrier_of_round[8][2], cluster_barrier_of_round[2],
+    warp_barrier_of_round[32][2], named_barrier_of_round[8][16][2];
+
+static inline void sanitizer_barrier_arrives(int rank, unsigned round)
+{
+    barrier_begins();
+    order_release(&barrier_of_round[rank][round % 2]);
+}
+static inline void sanitizer_cluster_barrier_arrives(unsigned round)
+{
+    order_release(&cluster_barrier_of_round[round % 2]);
+}
+static inline void sanitizer_barrier_leaves(int rank, unsigned round)
+{
+    order_acquire(&barrier_of_round[rank][round % 2]);
+}
+static inline void sanitizer_cluster_barrier_leaves(unsigned round)
+{
+    order_acquire(&cluster_barrier_of_round[round % 2]);
+}
+static inline void sanitizer_warp_barrier_arrives(int warp, unsigned round)
+{
+    order_release(&warp_barrier_of_round[warp][round % 2]);
+}
+static inline void sanitizer_warp_barrier_leaves(int warp, unsigned round)
+{
+    order_acquire(&warp_barrier_of_round[warp][round % 2]);
+}
+static inline void sanitizer_named_barrier_arrives(int rank, int id, unsigned round)
+{
+    order_release(&named_barrier_of_round[rank][id][round % 2]);
+}
+static inline void sanitizer_named_barrier_leaves(int rank, int id, unsigned round)
+{
+    order_acquire(&named_barrier_of_round[rank][id][round % 2]);
+}
+/* The byte of this number is the phase's object. */
+static inline void sanitizer_mbarrier_arrives(void *barrier, int parity)
+{
+    order_release(static_cast<char *>(barrier) + parity);
+}
+static inline void sanitizer_mbarrier_leaves(void *barrier, int parity)
+{
+    order_acquire(static_cast<char *>(barrier) + parity);
+}
+#else
 static inline void sanitizer_block_begins() {}
 static inline void sanitizer_block_ends() {}
 static inline void sanitizer_thread_begins() {}
@@ -347,7 +313,6 @@ static inline void sanitizer_mbarrier_leaves(void *, int) {}
 static inline void sanitizer_fence(int) {}
 static inline void sanitizer_atomic_begins(int, void *, size_t) {}
 static inline void sanitizer_atomic_ends(int, void *) {}
-
 #endif
 
 #endif

@@ -60,6 +60,9 @@ int run_choose_gpus(PyObject *module, const Variant *variant, PyObject *device, 
  * to no library: events order the work with it. */
 bool run_share_stream(Imported *operands, int64_t count, bool B_is_prepared, void **stream);
 
+/* Begins work in a stream. device_kinds[DEVICE_CUDA]->arrays->leave ends it. */
+bool run_enter(PyObject *module, int device, void *stream, StreamScope *scope);
+
 /* Imports the operands of a product and checks that they fit together. */
 bool run_import(PyObject *module, StreamScope *scope, Imported operands[OPERANDS], Product *product,
                 struct Batch *batch);

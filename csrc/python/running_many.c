@@ -406,20 +406,13 @@ static PyObject *multiply_all(PyObject *module, StreamScope *scope, const Operan
 static PyObject *run_in_stream(PyObject *module, const Operands *operands, const Product *model,
                                OnGpu *on_gpu, const int *devices, int gpus, void *stream)
 {
-    const DeviceArrays *const arrays = device_kinds[DEVICE_CUDA]->arrays;
     StreamScope scope;
-    Status status;
-    /* This may wait for the device, which may run a callback that needs the GIL. */
-    Py_BEGIN_ALLOW_THREADS;
-    status = arrays->enter(devices[0], stream, &scope);
-    Py_END_ALLOW_THREADS;
-    if (status.code != STATUS_OK) {
-        raise_status(module, &status);
+    if (!run_enter(module, devices[0], stream, &scope)) {
         return NULL;
     }
     scope.used = on_gpu->used;
     PyObject *const results = multiply_all(module, &scope, operands, model, on_gpu, devices, gpus);
-    arrays->leave(&scope);
+    device_kinds[DEVICE_CUDA]->arrays->leave(&scope);
     for (Py_ssize_t n = 0; n < operands->count; ++n) {
         for (int operand = 0; operand < OPERANDS; ++operand) {
             interop_release(&on_gpu->imported[n][operand]);

@@ -76,6 +76,19 @@ int run_choose_gpus(PyObject *module, const Variant *variant, PyObject *device, 
     return 0;
 }
 
+bool run_enter(PyObject *module, int device, void *stream, StreamScope *scope)
+{
+    Status status;
+    /* This may wait for the device, which may run a callback that needs the GIL. */
+    Py_BEGIN_ALLOW_THREADS;
+    status = device_kinds[DEVICE_CUDA]->arrays->enter(device, stream, scope);
+    Py_END_ALLOW_THREADS;
+    if (status.code != STATUS_OK) {
+        raise_status(module, &status);
+    }
+    return status.code == STATUS_OK;
+}
+
 bool run_import(PyObject *module, StreamScope *scope, Imported operands[OPERANDS], Product *product,
                 Batch *batch)
 {
@@ -221,20 +234,13 @@ PyObject *run_on_gpu(PyObject *module, const RunArguments *arguments, Product *p
     if (count == 1 && !run_share_stream(operands, OPERANDS, arguments->is_prepared, &stream)) {
         return NULL;
     }
-    const DeviceArrays *const arrays = device_kinds[DEVICE_CUDA]->arrays;
     StreamScope scope;
-    Status status;
-    /* This may wait for the device, which may run a callback that needs the GIL. */
-    Py_BEGIN_ALLOW_THREADS;
-    status = arrays->enter(devices[0], stream, &scope);
-    Py_END_ALLOW_THREADS;
-    if (status.code != STATUS_OK) {
-        raise_status(module, &status);
+    if (!run_enter(module, devices[0], stream, &scope)) {
         return NULL;
     }
     PyObject *const result =
         multiply_imported(module, &scope, operands, arguments, product, devices, count);
-    arrays->leave(&scope);
+    device_kinds[DEVICE_CUDA]->arrays->leave(&scope);
     for (int index = 0; index < OPERANDS; ++index) {
         interop_release(&operands[index]);
     }
