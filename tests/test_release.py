@@ -19,6 +19,7 @@ if not WORKFLOWS:
 
 sys.path.append(str(ROOT / "release"))
 import device_code  # noqa: E402
+import emulate  # noqa: E402
 import version  # noqa: E402
 
 SCRIPTS = Path(sys.executable).parent
@@ -55,6 +56,13 @@ def test_the_gpus_code_is_measured_by_architecture():
 def test_a_library_without_gpu_code_has_none():
     preload = ROOT / "sgemm_kernels/lib/libsgemm_kernels_blas.so"
     assert device_code.sizes(preload.read_bytes()) == {}
+
+
+@pytest.mark.parametrize("test", emulate.CHOSEN)
+def test_what_runs_in_an_emulator_runs_on_every_kernel(test):
+    name, _, function = test.partition("::")
+    text = (ROOT / "tests" / name).read_text(encoding="utf-8")
+    assert re.search(rf"^def {function}\w*\((variant|rung), device", text, re.M)
 
 
 @pytest.fixture
