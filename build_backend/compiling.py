@@ -354,7 +354,9 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
     cc = _host_compiler(environ.get("CC") or "cc")
     cxx = _host_compiler(environ.get("CXX") or "c++")
     common = [*_SHARED, *_WARNINGS, *(["-Werror"] if werror else [])]
-    about = [f'-DSGEMM_CSRC_HASH="{csrc_hash(root / "csrc")}"']
+    csrc = csrc_hash(root / "csrc")
+    about = [f'-DSGEMM_CSRC_HASH="{csrc}"']
+    build = [f'-DSGEMM_BUILD="{csrc} {_version(root)}"']
     kernels = _kernel_sources(root)[::-1]  # the later rungs take longer
     kind = "" if toolkit else "alone/"
     jobs = []
@@ -419,7 +421,8 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
         *_sources(root, "engine/*.c"),
         *_sources(root, "blas/*.c"),
     ]:  # without Python's headers
-        jobs.append(Job(cc, source, _object(host, source), c_flags))
+        flags = [*c_flags, *(build if source.name == "kept_proofs.c" else [])]
+        jobs.append(Job(cc, source, _object(host, source), flags))
     for source in _sources(root, "torch/*.c"):  # PyTorch's exceptions pass through its callers
         jobs.append(Job(cc, source, _object(host, source), [*c_flags, "-fexceptions"]))
     search, outside = _python_and_numpy()
@@ -647,6 +650,13 @@ def _run(command: Sequence[str], root: Path) -> str:
     if done.returncode:
         raise BuildError(f"this command failed:\n{' '.join(command)}\n{messages}")
     return messages
+
+
+def _version(root: Path) -> str:
+    """The package's version."""
+    text = (root / "sgemm_kernels/_version.py").read_text()
+    (found,) = re.findall(r'^__version__ = "(.+)"', text, re.MULTILINE)
+    return str(found)
 
 
 def _digest(content: bytes) -> str:

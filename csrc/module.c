@@ -287,6 +287,7 @@ static PyMethodDef methods[] = {
      plan_constants_of_sheet_doc},
     {"_plan_estimate", plan_estimate_of, METH_VARARGS, plan_estimate_doc},
     {"_keep_proof", keep_proof, METH_VARARGS, keep_proof_doc},
+    {"_read_kept_proofs", read_kept_proofs, METH_NOARGS, read_kept_proofs_doc},
     {"_cpu_tensor_cores", cpu_tensor_cores_of, METH_NOARGS, cpu_tensor_cores_doc},
     {"_set_cpu_tensor_cores", set_cpu_tensor_cores, METH_VARARGS, set_cpu_tensor_cores_doc},
     {"_variants", describe_variants, METH_NOARGS, NULL},

@@ -30,6 +30,7 @@ from ._core import (
     OutOfMemoryError,
     PreparedMatrix,
     UnsupportedVariantError,
+    _read_kept_proofs,
     empty,
     prepare,
     run,
@@ -39,7 +40,6 @@ from ._cores import check_asked
 from ._library import get_include, get_library_dir
 from ._memory import Memory, memory
 from ._plans import use_kept
-from ._proofs import use_kept as use_kept_proofs
 from ._version import __version__ as __version__
 
 __all__ = [
@@ -91,8 +91,8 @@ __all__ = [
 
 check_asked()
 use_kept()
-use_kept_proofs()
-del check_asked, use_kept, use_kept_proofs
+_read_kept_proofs()
+del check_asked, use_kept, _read_kept_proofs
 
 if TYPE_CHECKING:
     from .custom.compiler import CompileError, NoCompilerError

@@ -2,7 +2,8 @@
 
 A proof is valid for the GPU's name and compute capability, and for the sources and the version that
 it was made with. The driver's version is in the file that `prove` writes; it changes no arithmetic
-of tensor cores.
+of tensor cores. csrc/core/kept_proofs.c reads the file, too: a line for the build, and one for each
+GPU.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ from . import _core
 from ._folder import wanted
 from ._version import __version__
 
-FILE = "proofs.json"
+FILE = "proofs.txt"
 
 
 def keep(model: str, facts: dict[str, Any]) -> Path:
@@ -22,28 +23,21 @@ def keep(model: str, facts: dict[str, Any]) -> Path:
 
     Returns the file.
     """
-    import json
-
     from . import _cache
-    from ._output import write_text
 
     path = _cache.folder() / FILE
-    document = {**_bound(), "proofs": {**_kept(path), model: facts}}
-    write_text(path, json.dumps(document, indent=1) + "\n")
-    _use(model, facts)
+    _write(path, {**_kept(path), model: facts})
+    major, minor = facts["compute_capability"]
+    _core._keep_proof(model, major, minor, facts["rate"], facts["start"])
     return path
 
 
 def forget(model: str) -> None:
     """Removes a GPU's proof for later processes. Does nothing if there is none."""
-    import json
-
-    from ._output import write_text
-
     path = wanted() / FILE
     proofs = _kept(path)
     if proofs.pop(model, None) is not None:
-        write_text(path, json.dumps({**_bound(), "proofs": proofs}, indent=1) + "\n")
+        _write(path, proofs)
 
 
 def known(model: str, capability: tuple[int, int]) -> dict[str, Any] | None:
@@ -55,39 +49,40 @@ def known(model: str, capability: tuple[int, int]) -> dict[str, Any] | None:
         facts = _kept(wanted() / FILE).get(model)
     except OSError:  # a relative folder in a deleted working folder
         return None
-    matches = isinstance(facts, dict) and facts.get("compute_capability") == list(capability)
-    return facts if matches else None
+    return facts if facts and facts["compute_capability"] == list(capability) else None
 
 
-def _bound() -> dict[str, str]:
-    return {"csrc_hash": _core._build_info()["csrc_hash"], "version": __version__}
+def _build() -> str:
+    """The first line."""
+    return f"sgemm_kernels {_core._build_info()['csrc_hash']} {__version__}"
 
 
-def _kept(path: Path) -> dict[str, Any]:
-    """The facts by model. Empty if there is no file, or if it is damaged or of another build."""
-    if not os.path.isfile(path):  # the usual case: skip the import of json
-        return {}
-    import json
+def _write(path: Path, proofs: dict[str, dict[str, Any]]) -> None:
+    from ._output import write_text
 
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        same = all(document[key] == value for key, value in _bound().items())
-        return dict(document["proofs"]) if same else {}
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        return {}
-
-
-def _use(model: str, facts: dict[str, Any]) -> None:
-    major, minor = facts["compute_capability"]
-    _core._keep_proof(model, major, minor, facts["rate"], facts["start"])
-
-
-def use_kept() -> None:
-    """Passes the saved proofs to the extension."""
-    try:
-        proofs = _kept(wanted() / FILE)
-    except OSError:
-        return
+    lines = [_build()]
     for model, facts in proofs.items():
-        with contextlib.suppress(ValueError, TypeError, KeyError, OverflowError):
-            _use(model, facts)
+        capability = "{} {}".format(*facts["compute_capability"])
+        lines.append(f"{capability} {facts['rate']} {facts['start']} {facts['date']} {model}")
+    write_text(path, "\n".join(lines) + "\n")
+
+
+def _kept(path: Path) -> dict[str, dict[str, Any]]:
+    """The facts by model. Empty if there is no file, or if it is damaged or of another build."""
+    if not os.path.isfile(path):
+        return {}
+    try:
+        build, *lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, ValueError):
+        return {}
+    proofs = {}
+    for line in lines if build == _build() else ():
+        with contextlib.suppress(ValueError):
+            major, minor, rate, start, date, model = line.split(" ", 5)
+            proofs[model] = {
+                "compute_capability": [int(major), int(minor)],
+                "date": date,
+                "rate": float(rate),
+                "start": float(start),
+            }
+    return proofs

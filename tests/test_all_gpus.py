@@ -282,16 +282,16 @@ assert same_bits(on_all(A, B)[0], expected)
 
 ON_ONE_GPU = """
 from tests.exporters import FAKES
-def helpers(M, N, K, delay_us=0):
+def helpers(M, N, K, delay_us=0, variant="vec4"):
     '''How many other GPUs compute rows of a product whose operands are on the first one.'''
     for device in range(1, DEVICES):
         fake.fake_cuda_set_peer_delay(device, delay_us)
     A, B = (FAKES["ByDlpack"](uniform(rng, *shape)) for shape in ((M, K), (K, N)))
-    expected = np.asarray(run("vec4", A, B, device="cuda:0"))
-    run("vec4", A, B, device="cuda:all")  # which measures the link
+    expected = np.asarray(run(variant, A, B, device="cuda:0"))
+    run(variant, A, B, device="cuda:all")  # which measures the link
     sgemm_kernels.memory(empty=True)
     before = [fake.fake_cuda_live(device) for device in range(1, DEVICES)]
-    assert same_bits(np.asarray(run("vec4", A, B, device="cuda:all")), expected)
+    assert same_bits(np.asarray(run(variant, A, B, device="cuda:all")), expected)
     after = [fake.fake_cuda_live(device) for device in range(1, DEVICES)]
     return sum(later > earlier for earlier, later in zip(before, after))
 """
@@ -310,3 +310,16 @@ def helpers(M, N, K, delay_us=0):
 def test_gpus_help_with_operands_on_one_of_them_only_if_that_is_faster(shape, delay_us, expected):
     code = ON_ONE_GPU + f"print(helpers(*{shape}, {delay_us}))"
     assert printed(code, FAKE_CUDA_DEVICES="4") == expected
+
+
+def test_faster_tensor_cores_need_less_help():
+    code = (
+        ON_ONE_GPU
+        + """
+from sgemm_kernels import _core
+before = helpers(400, 400, 400, variant="mma")
+_core._keep_proof("a fake GPU", 8, 0, 1e6, 1.0)
+print(before, helpers(400, 400, 400, variant="mma"), helpers(400, 400, 255, variant="mma"))
+"""
+    )
+    assert printed(code, FAKE_CUDA_DEVICES="4", FAKE_CUDA_MAJOR="8") == "3 0 3"

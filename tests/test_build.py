@@ -384,6 +384,16 @@ def test_a_build_for_several_architectures_says_why(sources, tmp_path, monkeypat
         assert "set SGEMM_KERNELS_ARCHS='120' (one arch" in said
 
 
+def test_the_proofs_are_bound_to_the_sources_and_the_version(sources):
+    (sources / "csrc/core/kept_proofs.c").write_text("const char *build = SGEMM_BUILD;\n")
+    jobs = {
+        job.source.name: job for job in compiling.plan(sources, {"PATH": os.environ["PATH"]}, None)
+    }
+    of_csrc = toolkit.csrc_hash(sources / "csrc")
+    assert f'-DSGEMM_BUILD="{of_csrc} 1.2.3"' in jobs["kept_proofs.c"].flags
+    assert not any("SGEMM_BUILD" in flag for flag in jobs["other.c"].flags)
+
+
 def test_native_refuses_gpus_that_are_too_old():
     with pytest.raises(BuildError, match="capability 75 or newer; nvidia-smi finds 60 70"):
         toolkit.native_architectures([75, 80], (60, 70))
@@ -545,7 +555,7 @@ def test_prerequisites_are_reported_in_one_line():
 
 @pytest.fixture
 def sources(tmp_path):
-    """A minimal csrc/ with one file of each kind."""
+    """A minimal csrc/ with one file of each kind, and a version."""
     root = tmp_path / "tree"
     texts = {
         "module.c": '#include "core/shared.h"\n'
@@ -569,6 +579,8 @@ def sources(tmp_path):
         path = root / "csrc" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+    (root / "sgemm_kernels").mkdir()
+    (root / "sgemm_kernels/_version.py").write_text('__version__ = "1.2.3"\n')
     return root
 
 

@@ -245,3 +245,37 @@ def test_over_the_fake_cuda_runtime():
     """
     printed = printed_by(code, package=fake_cuda())
     assert printed.split("\n") == ["0 0", "0 0", "0 1", "1 1"]
+
+
+def test_programs_without_python_use_the_tensor_cores_that_prove_has_proven(tmp_path):
+    """The library reads the verdict itself."""
+    code = """
+        import ctypes
+        import numpy as np
+        from pathlib import Path
+        import sgemm_kernels
+        from sgemm_kernels import _proofs
+        from tests.test_c_api import HOST, Place, Status, described
+        folder = Path(sgemm_kernels.__file__).parent
+        library = ctypes.CDLL(str(folder / "lib/libsgemm_kernels.so"))
+        library.fake_cuda_set_tensor_cores(8, 0, 8, 24)
+        A = np.random.default_rng(7).uniform(-1, 1, (512, 512)).astype(np.float32)
+        def product(variant):
+            out, status = np.empty_like(A), Status()
+            assert library.sgemm_kernels_multiply(
+                variant, ctypes.byref(Place(0, HOST, None)), ctypes.c_float(1),
+                ctypes.byref(described(A)), ctypes.byref(described(A)), ctypes.c_float(0), None,
+                ctypes.byref(described(out)), ctypes.byref(status)) == 0, status.message
+            return out.tobytes()
+        chosen = product(b"auto")
+        print([variant for variant in ("simt", "mma") if product(variant.encode()) == chosen])
+        facts = {"compute_capability": [8, 0], "date": "2026-01-02", "rate": 1e6, "start": 1.5}
+        _proofs.keep("a fake GPU", facts)
+    """
+    gpu = {
+        "FAKE_CUDA_MAJOR": "8",
+        "SGEMM_KERNELS_CACHE": str(tmp_path),
+        "SGEMM_KERNELS_CPU_MULTIPROCESSORS": "1",
+    }
+    printed = [printed_by(code, package=fake_cuda(), **gpu) for _ in range(2)]
+    assert printed == ["['simt']", "['mma']"]

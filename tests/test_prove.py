@@ -10,6 +10,7 @@ from sgemm_kernels import _core, _plans, _proofs, prove, run
 from sgemm_kernels.__main__ import main
 from sgemm_kernels._accuracy import expect
 from sgemm_kernels._catalog import Device
+from sgemm_kernels._version import __version__
 from sgemm_kernels.proving.hard_cases import DEPTHS, INPUTS, hard_cases
 from sgemm_kernels.proving.models import MODELS, Model, emulated
 from sgemm_kernels.proving.proof import read_document
@@ -347,40 +348,38 @@ def test_a_verdict_is_bound_to_the_gpu_and_the_build(file):
     assert _proofs.known("A100", (8, 7)) == FACTS
     assert _proofs.known("A100", (8, 6)) is None
     assert _proofs.known("A30", (8, 7)) is None
-    document = json.loads(file.read_text())
-    for key in ("csrc_hash", "version"):
-        file.write_text(json.dumps(document | {key: "other"}))
+    whole = file.read_text()
+    for part in (_core._build_info()["csrc_hash"], __version__):
+        file.write_text(whole.replace(part, "other", 1))
         assert _proofs.known("A100", (8, 7)) is None
-    file.write_text(json.dumps(document))
+    file.write_text(whole)
     _proofs.keep("A30", FACTS)
+    assert _proofs.known("A100", (8, 7)) == FACTS
     _proofs.forget("A100")
     _proofs.forget("unknown")
-    assert list(json.loads(file.read_text())["proofs"]) == ["A30"]
+    assert _proofs.known("A100", (8, 7)) is None
+    assert _proofs.known("A30", (8, 7)) == FACTS
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{", "{}", '{"csrc_hash": 1}', "\xff", "[" * 100_000], ids=lambda t: t[:9]
-)
+@pytest.mark.parametrize("text", ["", "\n", "[]", "8 7 1 1 2 A100\n", "\xff", "\0" * 100_000])
 def test_a_damaged_file_is_no_verdict(file, text):
     file.write_bytes(text.encode("latin-1"))
     assert _proofs.known("A100", (8, 7)) is None
-    _proofs.use_kept()
+    _core._read_kept_proofs()
     _proofs.forget("A100")
     _proofs.keep("A100", FACTS)
     assert _proofs.known("A100", (8, 7)) == FACTS
 
 
 @pytest.mark.parametrize(
-    "facts", [None, [], {}, FACTS | {"rate": "x"}, FACTS | {"compute_capability": [8]}], ids=str
+    "line", ["", "A100", "8 7 x 1 2026 A100", "8 1 1 2026 A100", "8 x 1 1 1 A100"]
 )
-def test_damaged_facts_are_ignored(file, facts):
-    _proofs.keep("A100", FACTS)
-    document = json.loads(file.read_text())
-    document["proofs"] = {"A100": facts, "A30": FACTS}
-    file.write_text(json.dumps(document))
-    _proofs.use_kept()
-    if facts is None:
-        assert _proofs.known("A100", (8, 7)) is None
+def test_a_damaged_line_is_ignored(file, line):
+    _proofs.keep("A30", FACTS)
+    build, facts = file.read_text().split("\n", 1)
+    file.write_text(f"{build}\n{line}\n{facts}")
+    _core._read_kept_proofs()
+    assert _proofs.known("A100", (8, 7)) is None
     assert _proofs.known("A30", (8, 7)) == FACTS
 
 
@@ -455,6 +454,52 @@ print(proof)
     info = printed_over_fake_cuda("from sgemm_kernels.__main__ import main\nmain(['info'])", **gpu)
     assert "tensor cores: proven on 20" in info
     assert "estimates of simt: from the GPU's" in info
+
+
+def test_only_a_whole_verdict_is_used(tmp_path):
+    """csrc/core/kept_proofs.c reads the file for Python and for C programs."""
+    code = (
+        PROVE
+        + f"""
+became((8, 0), 8, 24)
+path = _proofs.keep("a fake GPU", {FACTS | {"rate": 1e6}})
+build, facts = path.read_text().replace("8 7", "8 0").split("\\n", 1)
+assert facts.startswith("8 0 1000000.0 10000.0 "), facts
+def read(text):
+    path.write_text(text)
+    _core._read_kept_proofs()
+    return choice()
+for damaged in (facts, build[:-1] + "\\n" + facts, build + " 1\\n" + facts):
+    assert read(damaged) == "simt", damaged
+for part, other in (("8 0", "8 7"), ("8 0", "8"), ("000.0", "000,0"), ("1000000.0", "nan"),
+                    ("10000.0", "1e9"), (" a fake GPU", "")):
+    assert part in facts
+    assert read(build + "\\n" + facts.replace(part, other, 1)) == "simt", (part, other)
+path.unlink()
+os.mkfifo(path)
+_core._read_kept_proofs()  # must not wait for a writer
+path.unlink()
+path.mkdir()
+_core._read_kept_proofs()
+path.rmdir()
+os.environ["SGEMM_KERNELS_CACHE"] = "/" + "x" * 5000
+_core._read_kept_proofs()
+print(choice())
+for place in ("SGEMM_KERNELS_CACHE", "XDG_CACHE_HOME", "HOME"):
+    os.environ.pop(place, None)
+_core._read_kept_proofs()
+folder = Path(os.environ["CACHES"])
+folder.mkdir()
+os.environ["HOME"] = str(folder)
+path = folder / ".cache/sgemm_kernels/proofs.txt"
+path.parent.mkdir(parents=True)
+os.environ["XDG_CACHE_HOME"] = "relative"
+print(choice(), read(build + "\\n9 9\\n" + facts))
+"""
+    )
+    gpu = {"FAKE_CUDA_MAJOR": "8", "SGEMM_KERNELS_CACHE": str(tmp_path)}
+    printed = printed_over_fake_cuda(code, **gpu, CACHES=str(tmp_path / "home"))
+    assert printed.split() == ["simt", "simt", "mma"]
 
 
 def test_a_gpu_with_other_bits_is_not_proven(tmp_path):

@@ -6,6 +6,7 @@
 
 #include "batch.h"
 #include "catalog.h"
+#include "kept_proofs.h"
 #include "many.h"
 #include "pinned.h"
 #include "product.h"
@@ -47,6 +48,7 @@ static int index_in(const char *name)
 /* Checks that the GPU exists and that this build can use it. */
 static Status check_gpu(int index)
 {
+    kept_proofs_read_once(); /* before auto chooses; Python programs have done it */
     int count;
     const Status status = cuda_count(&count);
     if (status.code != STATUS_OK) {

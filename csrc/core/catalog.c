@@ -1,6 +1,9 @@
 #include "catalog.h"
 
+#include <math.h>
 #include <string.h>
+
+#include "../engine/proofs.h"
 
 /* Each kernel's file defines its variant at the end. */
 extern const Variant variant_naive, variant_coalesced, variant_smem, variant_tile1d, variant_tile2d,
@@ -96,6 +99,13 @@ double catalog_multiply_adds(const Variant *variant, const int capability[2], in
             memcmp(on_tensor_cores[row].capability, capability, 2 * sizeof *capability) == 0) {
             return on_tensor_cores[row].multiply_adds;
         }
+    }
+    /* On a GPU that passed the proof, auto runs mma where that is faster. */
+    const bool is_mma = variant == &variant_mma || variant == &variant_auto;
+    const Proof *const proof =
+        is_mma && depth >= SPLIT_FP16_MIN_K ? proof_find(NULL, capability) : NULL;
+    if (proof) {
+        return fmax(proof->rate, on_cuda_cores);
     }
 #else
     (void)variant, (void)capability, (void)depth;

@@ -1,7 +1,6 @@
 #include "proofs.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,11 +19,14 @@ static bool is_of(const Proof *proof, const char *model, const int capability[2]
            memcmp(proof->capability, capability, sizeof proof->capability) == 0;
 }
 
-void proof_keep(const Proof *proof)
+bool proof_keep(const Proof *proof)
 {
+    if (!(proof->rate > 0 && proof->rate < 1e9 && proof->start > 0 && proof->start < 1e9)) {
+        return false;
+    }
     Kept *const made = malloc(sizeof *made);
     if (!made) {
-        return; /* auto computes as simt, as without a proof */
+        return true; /* auto computes as simt, as without a proof */
     }
     made->proof = *proof;
     pthread_mutex_lock(&keeping);
@@ -40,6 +42,7 @@ void proof_keep(const Proof *proof)
         free(made);
     }
     pthread_mutex_unlock(&keeping);
+    return true;
 }
 
 const Proof *proof_find(const char *model, const int capability[2])

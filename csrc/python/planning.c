@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "../core/kept_proofs.h"
 #include "../cpu/tensor_core_model.h"
 #include "../engine/plan.h"
 
@@ -144,12 +145,22 @@ PyObject *keep_proof(PyObject *Py_UNUSED(module), PyObject *args)
                           &proof.rate, &proof.start)) {
         return NULL;
     }
-    if (!(proof.rate > 0 && proof.rate < 1e9 && proof.start > 0 && proof.start < 1e9)) {
+    snprintf(proof.model, sizeof proof.model, "%s", model);
+    if (!proof_keep(&proof)) {
         return PyErr_Format(PyExc_ValueError,
                             "rate and start must be numbers above 0 and below 1e9");
     }
-    snprintf(proof.model, sizeof proof.model, "%s", model);
-    proof_keep(&proof);
+    return Py_NewRef(Py_None);
+}
+
+const char read_kept_proofs_doc[] =
+    "_read_kept_proofs()\n"
+    "\n"
+    "Keeps the proofs in the user's file (csrc/core/kept_proofs.h) for this process.";
+
+PyObject *read_kept_proofs(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(args))
+{
+    kept_proofs_read();
     return Py_NewRef(Py_None);
 }
 

@@ -97,7 +97,7 @@ def _describe_choices(device: Device, capability: tuple[int, int]) -> str:
     if capability == (9, 0):
         cores = "compared with their model for every H100 and H200"
     elif proof is not None:
-        cores = f"proven on {str(proof.get('date'))[:10]}"
+        cores = f"proven on {proof['date'][:10]}"
     elif capability >= (8, 0):
         cores = "not proven, so auto does not use them: run 'sgemm-kernels prove'"
     else:

@@ -53,6 +53,9 @@ void fake_cuda_forget_kernels(void);
 /* Each queued operation starts after a delay of up to this long (FAKE_CUDA_DELAY_US). */
 void fake_cuda_set_delay(int microseconds);
 
+/* Sets those of the CPU device, which runs the kernels. */
+void fake_cuda_set_tensor_cores(int major, int minor, int products, int bits);
+
 /* True if the process has used the device, so that a context takes memory there. */
 int fake_cuda_has_context(int device);
 

@@ -35,6 +35,7 @@
 
 #include "../../csrc/core/scratch.h"
 #include "../../csrc/core/variant.h"
+#include "../../csrc/cpu/tensor_core_model.h"
 #include "../../csrc/cuda/blocking_kernel.h"
 #include "../../csrc/cuda/strided_copy.h"
 #include "fake_cuda.h"
@@ -954,6 +955,12 @@ void fake_cuda_forget_kernels(void)
 {
     const Lock lock(state().mutex);
     state().loaded.clear();
+}
+
+void fake_cuda_set_tensor_cores(int major, int minor, int products, int bits)
+{
+    const TensorCoreModel model = {major, minor, products, bits};
+    cpu_tensor_cores_set(&model);
 }
 
 void fake_cuda_set_delay(int microseconds)

@@ -67,7 +67,7 @@ gpu_kernels_of := build/check/gpu/nvcc
 # $(1): the checker
 define CHECKER
 $(1)_objects := $(CHECK_SOURCES:%=build/check/$(1)/%.o)
-$(1)_flags := -g -O2 -MMD -MP -Wall -Wextra -Werror $($(1)_all)
+$(1)_flags := -g -O2 -MMD -MP -Wall -Wextra -Werror -DSGEMM_BUILD='"checks"' $($(1)_all)
 
 build/check/$(1)/driver: $$($(1)_objects)
 	$$($(1)_link) $$^ -o $$@ -ldl
