@@ -7,6 +7,7 @@ The clock starts when everything is downloaded. It includes `pip install` into a
 Finally, pip must find packages for every extra.
 """
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -61,7 +62,11 @@ def main() -> str | None:
         print(f"from the download to the first product: {whole:.1f} s")
         if whole <= MOST_SECONDS:
             return missing_extras(wheel) or None
-    return f"each of {TRIES} tries took longer than {MOST_SECONDS:g} s"
+    return (
+        f"each of {TRIES} tries took longer than {MOST_SECONDS:g} s, with a load of "
+        f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores. If the load is above the number of "
+        "cores, repeat this when the machine is idle"
+    )
 
 
 if __name__ == "__main__":
