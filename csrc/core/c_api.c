@@ -48,7 +48,7 @@ static int index_in(const char *name)
 /* Checks that the GPU exists and that this build can use it. */
 static Status check_gpu(int index)
 {
-    kept_proofs_read_once(); /* before auto chooses; Python programs have done it */
+    kept_proofs_read_once(); /* before auto chooses a kernel */
     int count;
     const Status status = cuda_count(&count);
     if (status.code != STATUS_OK) {
