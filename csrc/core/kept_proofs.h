@@ -6,7 +6,7 @@
 extern "C" {
 #endif
 
-/* Reads the file and keeps its proofs (engine/proofs.h). One that is missing, damaged or of another
+/* Reads the file and keeps its proofs (proofs.h). One that is missing, damaged or of another
  * build has none. */
 void kept_proofs_read(void);
 

@@ -135,7 +135,7 @@ const char keep_proof_doc[] =
     "_keep_proof(model, major, minor, rate, start)\n"
     "\n"
     "From now on, auto uses mma on GPUs of this name and compute capability. The last two are\n"
-    "the constants of its estimate (csrc/engine/proofs.h).";
+    "the constants of its estimate (csrc/core/proofs.h).";
 
 PyObject *keep_proof(PyObject *Py_UNUSED(module), PyObject *args)
 {
