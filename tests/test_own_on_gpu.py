@@ -1,6 +1,7 @@
 """Custom kernels on GPUs: over the fake CUDA runtime and a fake NVRTC, and on a real GPU."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 import sgemm_kernels as sk
 from sgemm_kernels import _core
-from sgemm_kernels.custom import nvrtc
+from sgemm_kernels.custom import for_gpu, nvrtc
 from sgemm_kernels.custom.compiler import Source
 from sgemm_kernels.custom.plain import PlainLaunch
 
@@ -373,6 +374,49 @@ def test_nvrtc_errors_say_when_nvcc_is_needed_and_name_the_line(monkeypatch):
     line = text.count("\n") - 1
     with pytest.raises(sk.CompileError, match=rf"mine\.cu\({line}\): error"):
         nvrtc.gpu_code(Source(Path("mine.cu"), text), "naive", 80)
+
+
+@pytest.mark.skipif(real_nvrtc() is None, reason="needs NVRTC")
+@pytest.mark.parametrize(
+    ("taken", "kernels"),
+    [
+        ("naive", ["naive"]),
+        ("async", ["async"]),
+        ("splitk", ["reduce", "splitk"]),
+        ("tma", ["tma"]),
+        ("wgmma", ["largest_of_rows", "recompute", "split_rows", "split_whole_rows", "wgmma"]),
+    ],
+)
+def test_nvrtc_reports_on_each_kernel_of_a_file(taken, kernels, monkeypatch):
+    monkeypatch.setenv("SGEMM_KERNELS_NVRTC", str(real_nvrtc()))
+    source = Source(Path("mine.cu"), sk.source(taken))
+    log = nvrtc.compile_log(source, taken, 90, taken == "wgmma")
+    entries = re.findall(r"Compiling entry function '(\w+)' for '(\w+)'", log)
+    named = {for_gpu.plain_name(mangled) for mangled, _ in entries}
+    assert sorted(named - {"sgemm_every_kernel"}) == kernels
+    assert {architecture for _, architecture in entries} == {
+        "sm_90a" if taken == "wgmma" else "sm_90"
+    }
+    assert for_gpu.spills(log) == []
+
+
+@pytest.mark.skipif(real_nvrtc() is None, reason="needs NVRTC")
+def test_a_spill_names_its_kernel(monkeypatch):
+    monkeypatch.setenv("SGEMM_KERNELS_NVRTC", str(real_nvrtc()))
+    text = sk.source("splitk").replace("(threads, 1) splitk", "(threads, 4) splitk")
+    log = nvrtc.compile_log(Source(Path("mine.cu"), text), "splitk", 90, False)
+    found = [finding.text.split(":")[0] for finding in for_gpu.spills(log)]
+    assert found == ["splitk"]
+
+
+def test_the_report_names_functions_as_the_file_does():
+    names = {
+        "naive": "naive",
+        "_Z5naive5Sgemm": "naive",
+        "_ZL5naive5Sgemm": "naive",
+        "_ZN30_GLOBAL__N__9_splitk_cu_14e4e96splitkILi16EEEvNS_12SplitProductE": "splitk",
+    }
+    assert {mangled: for_gpu.plain_name(mangled) for mangled in names} == names
 
 
 def by_nvrtc(source, monkeypatch):

@@ -9,8 +9,10 @@ from .diagnosis import Finding
 from .nvrtc import BeyondNvrtcError, compile_log
 
 _CAPABILITY = 90
-_SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
-_REGISTERS = re.compile(r"Used (\d+) registers")
+_FUNCTION = re.compile(
+    r"Function properties for (\S+)\n"
+    r".*?(\d+) bytes spill stores, (\d+) bytes spill loads(?:\n.*Used (\d+) registers)?"
+)
 _STATIC_MOST = 48 * 1024
 """Bytes of static shared memory per block on every GPU."""
 _MOST = 227 * 1024
@@ -18,24 +20,46 @@ _MOST = 227 * 1024
 
 
 def findings(own: Any) -> list[Finding]:
-    """Runs in a child process. Finds what NVRTC refuses, and register spills; nothing without
-    NVRTC, or if the file has several kernels."""
+    """Runs in a child process. Finds what NVRTC refuses, and register spills of each kernel;
+    nothing without NVRTC, or if NVRTC lacks a header."""
     source: Source = own.made_of
     try:
-        log = compile_log(source, own.symbol, _CAPABILITY)
+        log = compile_log(source, own.symbol, _CAPABILITY, own.variant.architecture_specific)
     except (NoCompilerError, BeyondNvrtcError):
         return []
     except CompileError as error:
         place = re.search(rf"(?<!\w){re.escape(source.file)}[:(](\d+)", str(error))
         line = None if place is None else int(place[1])
         return [Finding("does not compile", str(error), file=source.file, line=line)]
-    spilled = max((max(map(int, found)) for found in _SPILLS.findall(log)), default=0)
-    if spilled == 0:
-        return []
-    registers = max(map(int, _REGISTERS.findall(log)), default=0)
-    text = f"{spilled} bytes do not fit in the {registers} registers of a thread and are in local "
-    text += "memory instead (sm_90): use fewer variables per thread, or a smaller block"
-    return [Finding("register spills", text, harmless=True)]
+    return spills(log)
+
+
+def spills(log: str) -> list[Finding]:
+    """A finding for each function with register spills. Of a template, its worst instance."""
+    worst: dict[str, tuple[int, str]] = {}
+    for mangled, stores, loads, registers in _FUNCTION.findall(log):
+        name, spilled = plain_name(mangled), max(int(stores), int(loads))
+        worst[name] = max(worst.get(name, (0, "")), (spilled, registers))
+    found = []
+    for name, (spilled, registers) in worst.items():
+        if spilled > 0:
+            used = f" (a thread has {registers})" if registers else ""
+            text = f"{name}: {spilled} bytes do not fit in registers{used} and are in local memory "
+            text += "instead (sm_90): use fewer variables per thread, or a smaller block"
+            found.append(Finding("register spills", text, harmless=True))
+    return found
+
+
+def plain_name(mangled: str) -> str:
+    """A function's name without namespaces, template arguments and parameters: each part of the
+    mangled name follows its length."""
+    nested = mangled.startswith("_ZN")
+    rest = mangled[3 if nested else 2 :] if mangled.startswith("_Z") else ""
+    name = mangled
+    while length := re.match(r"L?(\d+)", rest):
+        end = length.end() + int(length[1])
+        name, rest = rest[length.end() : end], rest[end:] if nested else ""
+    return name
 
 
 def too_much_shared(static_bytes: int, all_bytes: int, source: Source) -> list[Finding]:

@@ -28,16 +28,29 @@ from .compiler import (
 )
 
 _REMEDY = "pip install 'sgemm_kernels[own]'"
-_NVRTC_CANNOT = re.compile("nv_name_map|cannot open source file")
+_NVRTC_CANNOT = re.compile("nv_name_map|cannot open source file|calling a __host__ function")
 _INTEGERS = """\
 typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long int64_t;
 typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t;
 typedef unsigned long uint64_t; typedef long intptr_t; typedef unsigned long uintptr_t;
 #define INT32_MAX 2147483647
 #define INT64_MAX 9223372036854775807
+#define INT64_C(number) number##L
 """
-_NOTHING = ("math.h", "stdlib.h", "stddef.h", "stdbool.h", "string.h", "limits.h")
+_MATH = "#define NAN __int_as_float(0x7fffffff)\n#define INFINITY __int_as_float(0x7f800000)\n"
+_NOTHING = ("stdlib.h", "stddef.h", "stdbool.h", "string.h", "limits.h")
 """C headers that are empty for NVRTC: their contents are built in, or no kernel needs them."""
+_EVERY_KERNEL = "sgemm_every_kernel"
+_INSTANTIATED = f"""
+__global__ void {_EVERY_KERNEL}(const Sgemm *problem, const Launch *where)
+{{
+    if (false) {{
+        launch_own(problem, where);
+    }}
+}}
+"""
+"""Added to a file, so that NVRTC compiles each kernel that the launcher launches. The call itself
+generates no code."""
 
 
 class BeyondNvrtcError(CompileError):
@@ -80,18 +93,26 @@ def _options(nvrtc: ctypes.CDLL, source: Source, capability: int) -> list[str]:
     ]
 
 
-def compile_log(source: Source, symbol: str, capability: int) -> str:
-    """What the compiler says of registers and spills, for a compute capability. No GPU is needed.
+def compile_log(source: Source, symbol: str, capability: int, specific: bool) -> str:
+    """The compiler's report of registers and spills for a compute capability, of each kernel that
+    the file launches. No GPU is needed. ``specific`` compiles for this capability alone (sm_90a).
 
     Raises as ``gpu_code``.
     """
     nvrtc = _open_nvrtc()
     options = [*_options(nvrtc, source, capability), "--ptxas-options=-v"]
+    options[0] += "a" * specific
+    added = ""
+    if source.launch is None:
+        symbol, added = _EVERY_KERNEL, _INSTANTIATED
+        nvcc = find_nvcc()
+        if nvcc is not None:  # its toolkit has headers such as cuda_fp16.h
+            options.append(f"-I{Path(nvcc).parent.parent / 'include'}")
     key = digest_of(["log", __version__, _version(nvrtc), source.digest, symbol, options])
 
     def make(path: Path) -> None:
         source.refuse_changed()
-        path.write_text(_compile(nvrtc, source, symbol, options)[2], encoding="utf-8")
+        path.write_text(_compile(nvrtc, source, symbol, options, added)[2], encoding="utf-8")
 
     return _cache.kept(key, ".log", make).read_text(encoding="utf-8")
 
@@ -216,13 +237,13 @@ def architecture(capability: int, known: Sequence[int]) -> str:
 
 
 def _compile(
-    nvrtc: ctypes.CDLL, source: Source, symbol: str, options: Sequence[str]
+    nvrtc: ctypes.CDLL, source: Source, symbol: str, options: Sequence[str], added: str = ""
 ) -> tuple[bytes, str, str]:
-    texts = {"stdint.h": _INTEGERS, **dict.fromkeys(_NOTHING, "")}
+    texts = {"stdint.h": _INTEGERS, "math.h": _MATH, **dict.fromkeys(_NOTHING, "")}
     # NVRTC first searches the folder of this path, or the current folder if it has none. #line sets
     # the file name in messages and in the machine code.
     path = source.folders[0] / source.file
-    named = f'#line 1 "{source.file}"\n{source.texts("nvrtc")[source.file]}'
+    named = f'#line 1 "{source.file}"\n{source.texts("nvrtc")[source.file]}{added}'
     program = ctypes.c_void_p()
     count = len(texts)
     result = nvrtc.nvrtcCreateProgram(
