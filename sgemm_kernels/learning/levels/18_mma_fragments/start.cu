@@ -16,11 +16,11 @@ __global__ void sgemm(int M, int N, int K, float alpha, const float *A, const fl
     for (int k0 = 0; k0 < K; k0 += 16) {
         unsigned a[4], b[2];
         for (int i = 0; i < 4; ++i) {
-            const float *from = A + (row0 + group) * K + k0 + 4 * t + i; // TODO
+            const float *from = A + (row0 + group) * K + k0 + 4 * t + i; // TODO: the pair of a[i]
             a[i] = pair(from[0], from[1]);
         }
         for (int i = 0; i < 2; ++i) {
-            const float *from = B + (k0 + 2 * t) * N + col0 + group + i; // TODO
+            const float *from = B + (k0 + 2 * t) * N + col0 + group + i; // TODO: of b[i]
             b[i] = pair(from[0], from[N]);
         }
         mma_m16n8k16(sum, a, b);
