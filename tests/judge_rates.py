@@ -109,8 +109,7 @@ def watched(mutant: Mutant) -> Finding | None:
         program, _ = library(source, watch_build())
     except CompileError as error:
         return finding_of(error, source, SECONDS)
-    special = sanitize.has_special(source)
-    _, findings = sanitize.watch(program, tile, source.file, SECONDS, special=special)
+    _, findings = sanitize.watch(program, tile, source, SECONDS)
     if sanitize.looks_unset(findings):
         findings += sanitize.unset_variables(source, tile, SECONDS)
     found = sanitize.in_order(findings)

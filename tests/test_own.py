@@ -260,9 +260,10 @@ def test_compiler_output_is_text_in_any_locale(tmp_path):
         from sgemm_kernels.custom import sanitize
         from sgemm_kernels.custom.compiler import Source
         tool = Path({str(tool)!r})
+        mine = Source(Path("mine.cu"), sk.source("naive"))
         for call in (
             lambda: sk.kernel({str(tmp_path / "mine.cu")!r}),
-            lambda: nvrtc.nvcc_library(Source(Path("mine.cu"), sk.source("naive")), [90]),
+            lambda: nvrtc.nvcc_library(mine, [90]),
             lambda: probe._output([str(tool)]),
         ):
             try:
@@ -270,7 +271,7 @@ def test_compiler_output_is_text_in_any_locale(tmp_path):
             except sk.Error as error:
                 print(type(error).__name__, "gr\\xf6\\xdfe" in str(error))
         tile = check.tile_of(sk.variants()[0])
-        print("gr\\xf6\\xdfe" in sanitize.watch(tool, tile, "mine.cu", 1)[1][0].text)
+        print("gr\\xf6\\xdfe" in sanitize.watch(tool, tile, mine, 1)[1][0].text)
     """
     locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     done = python(code, CUDA_HOME=str(tmp_path), **locale)

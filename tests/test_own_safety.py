@@ -49,6 +49,13 @@ def test_sanitize_uses_every_value_that_check_uses(tile):
         assert values <= {tuple(getattr(case, name) for name in pair) for case in watched}, pair
 
 
+@pytest.mark.parametrize(("taken", "deep"), [("naive", False), ("splitk", True)])
+def test_sanitize_uses_a_deep_k_for_kernels_that_may_split_it(taken, deep):
+    source = sk.kernel(sk.source(taken), name="mine").made_of
+    watched = sanitize.cases_of(Tile(128, 256, 32), source)
+    assert any(case.K >= cases.DEEP for case in watched) == deep
+
+
 def test_sanitize_finds_a_kernel_that_is_wrong_for_k_0():
     text = changed(LOOP, "for (unsigned k = 0; k <= unsigned(p.A.cols) - 1 && k < 1000; ++k)")
     verdict = sk.kernel(text, name="wraps").sanitize()

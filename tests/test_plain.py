@@ -127,7 +127,7 @@ def test_a_plain_kernel_is_right_as_it_is(name):
     # As sanitize() does, without the trace that finds slow accesses.
     program, _ = compiler.library(kernel.made_of, compiler.watch_build())
     tile = tile_of(kernel.variant)
-    counts, findings = sanitize.watch(program, tile, kernel.file, 20, plain=kernel.plain)
+    counts, findings = sanitize.watch(program, tile, kernel.made_of, 20)
     assert len(counts) > 5
     assert findings == []
     late, _ = compiler.library(kernel.made_of, compiler.late_build())

@@ -255,10 +255,7 @@ class Kernel:
 
     def _watch(self, tile: Tile, seconds: float) -> tuple[int, list[Finding]]:
         program, _ = compiler.library(self._source, watch_build())
-        special = sanitize.has_special(self._source)
-        counts, findings = sanitize.watch(
-            program, tile, self.file, seconds, special=special, plain=self.plain
-        )
+        counts, findings = sanitize.watch(program, tile, self._source, seconds)
         static = max((each.static_shared_bytes for each in counts if each is not None), default=0)
         most = self.variant.shared_bytes
         return len(counts), [*findings, *for_gpu.too_much_shared(static, most, self._source)]

@@ -112,11 +112,13 @@ def cases_for(tile: Tile) -> list[Case]:
     return list(dict.fromkeys(cases))
 
 
-def cases_of(tile: Tile, plain: Plain | None) -> list[Case]:
-    """The products for a kernel: for a plain one, those that its launcher passes on as they are."""
-    cases = cases_for(tile)
+def cases_of(tile: Tile, source: Source) -> list[Case]:
+    """The products for a kernel: for a plain one, those that its launcher passes on as they are. A
+    kernel that takes scratch memory may split a deep K."""
+    cases, plain = cases_for(tile), source.plain
     if plain is None:
-        return cases
+        takes_scratch = "scratch_take(" in source.text
+        return [*cases, Case(tile.BM, tile.BN, DEEP + tile.BK)] if takes_scratch else cases
     cases = [replace(case, A_by_columns=False, B_by_columns=False) for case in cases]
     cases = [case for case in plain_cases(plain, cases) if case.K and case.alpha]
     A_by_columns, B_by_columns = "A.T" in plain.roles, "B.T" in plain.roles
@@ -159,22 +161,16 @@ class ProductCounts:
 
 
 def watch(
-    program: Path,
-    tile: Tile,
-    file: str,
-    seconds: float,
-    *,
-    special: bool = True,
-    plain: Plain | None = None,
+    program: Path, tile: Tile, source: Source, seconds: float
 ) -> tuple[list[ProductCounts | None], list[Finding]]:
     """Runs the program. Returns the counts of each product that began, and the findings.
 
-    The program is ended when one product takes longer than ``seconds``. Without ``special`` no
-    product has special values.
+    The program is ended when one product takes longer than ``seconds``.
     """
-    cases = [case for case in cases_of(tile, plain) if special or not _is_special(case)]
-    arguments = [_argument(case, plain) for case in cases]
-    return _watch(program, cases, arguments, file, seconds)
+    special = has_special(source)
+    cases = [case for case in cases_of(tile, source) if special or not _is_special(case)]
+    arguments = [_argument(case, source.plain) for case in cases]
+    return _watch(program, cases, arguments, source.file, seconds)
 
 
 def watch_cases(
@@ -195,7 +191,7 @@ def elsewhere(program: Path, source: Source, seconds: float) -> list[Finding]:
         return []
     told = []
     M, N, K = plain.fitting(plain.tile[0], plain.tile[1], 2 * plain.tile[2])
-    whole = cases_of(Tile(M, N, K), plain)[0]
+    whole = cases_of(Tile(M, N, K), source)[0]
     if plain.reads_C and not plain.accumulates:
         argument = _argument(replace(whole, beta=0.0), plain, sets_C=False)
         for finding in _watch(program, [whole], [argument], source.file, seconds)[1]:
@@ -373,7 +369,7 @@ def watch_late(
 ) -> list[Finding]:
     """Findings of the build in which asynchronous work is late (``late_build``). If a result is
     wrong in the other build too, that is not the cause."""
-    cases = cases_of(tile, source.plain)
+    cases = cases_of(tile, source)
     if falls_back(source):
         cases = [replace(case, K=case.K + DEEP) for case in cases if not _is_special(case)]
     arguments = [_argument(case, source.plain) for case in cases]
@@ -390,8 +386,7 @@ def unset_variables(source: Source, tile: Tile, seconds: float) -> list[Finding]
             program, _ = library(source.with_text(text), watch_build())
         except CompileError:
             continue
-        special, plain = has_special(source), source.plain
-        _, left = watch(program, tile, source.file, seconds, special=special, plain=plain)
+        _, left = watch(program, tile, source, seconds)
         if not looks_unset(left):
             text = f"{names} is read before it has a value, which is in the results"
             kind = "memory nobody wrote"
