@@ -370,6 +370,10 @@ def test_nvrtc_errors_say_when_nvcc_is_needed_and_name_the_line(monkeypatch):
     monkeypatch.setenv("SGEMM_KERNELS_NVRTC", str(real_nvrtc()))
     with pytest.raises(nvrtc.BeyondNvrtcError):
         nvrtc.gpu_code(Source(Path("mine.cu"), sk.source("async")), "async", 80)
+    for name in ("a$s", "Ähre"):
+        text = sk.source("tile2d").replace("As[", f"{name}[")
+        with pytest.raises(nvrtc.BeyondNvrtcError):
+            nvrtc.gpu_code(Source(Path("mine.cu"), text), "tile2d", 80)
     text = sk.source("naive") + "#ifdef __CUDACC_RTC__\nint wrong = nowhere;\n#endif\n"
     line = text.count("\n") - 1
     with pytest.raises(sk.CompileError, match=rf"mine\.cu\({line}\): error"):

@@ -28,7 +28,10 @@ from .compiler import (
 )
 
 _REMEDY = "pip install 'sgemm_kernels[own]'"
-_NVRTC_CANNOT = re.compile("nv_name_map|cannot open source file|calling a __host__ function")
+# A name beyond ASCII or with a dollar is an unrecognized token, but not for nvcc.
+_NVRTC_CANNOT = re.compile(
+    "nv_name_map|cannot open source file|calling a __host__ function|unrecognized token"
+)
 _INTEGERS = """\
 typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long int64_t;
 typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t;
