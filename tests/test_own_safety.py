@@ -4,6 +4,7 @@ import json
 import os
 import time
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ import sgemm_kernels as sk
 from sgemm_kernels import _cache, _core
 from sgemm_kernels.custom import cases, child_process, compiler, sanitize, tuning
 from sgemm_kernels.custom.cases import Tile
+from sgemm_kernels.custom.diagnosis import Finding
+from sgemm_kernels.custom.failures import placed
 
 from .test_own import ENDLESS, SMALLEST, operands
 
@@ -327,3 +330,12 @@ def test_a_tuning_of_a_file_with_dollars_in_its_name_is_drawn():
         "a$b^$_{.cu", "a GPU", "cuda", shapes, space, {"BM": 64}, (candidate,), False, "0" * 16
     )
     found.plot().canvas.draw()
+
+
+def test_a_line_beyond_the_file_is_of_a_header():
+    source = compiler.Source(Path("mine.cu"), "one\ntwo")
+    within = Finding("divergent barrier", "waits at line 2", file="mine.cu", line=2)
+    assert placed(within, source) == within
+    beyond = placed(Finding("divergent barrier", "waits at line 3", file="mine.cu", line=3), source)
+    assert (beyond.file, beyond.line) == (None, None)
+    assert beyond.text == "waits at line 3; mine.cu ends at line 2: the line is in a header"

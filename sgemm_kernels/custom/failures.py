@@ -64,7 +64,15 @@ def _with_text(findings: list[Finding], one: Finding, text: str) -> list[Finding
 
 
 def placed(finding: Finding, source: Source) -> Finding:
-    """The finding, with the line of the KernelSpec or launcher if a launch failed."""
+    """The finding, with the line of the KernelSpec or launcher if a launch failed.
+
+    The CPU device gives line numbers without files. One beyond the end of the kernel's file is in a
+    header of the package.
+    """
+    lines = source.text.count("\n") + 1
+    if finding.file == source.file and finding.line is not None and finding.line > lines:
+        text = f"{finding.text}; {source.file} ends at line {lines}: the line is in a header"
+        return replace(finding, text=text, file=None, line=None)
     if finding.line is not None or finding.kind not in ("launch failed", "scratch memory"):
         return finding
     if finding.kind == "scratch memory":
