@@ -134,7 +134,7 @@ def test_signals_wait_until_the_product_is_done():
     [("auto", "tile2d"), ("simt", "tile2d"), ("mma", "splitk"), ("waves", "splitk")],
 )
 @pytest.mark.parametrize("size", [1, 5, 40])
-@pytest.mark.parametrize("K", [1, 37, 130, 255])
+@pytest.mark.parametrize("K", [1, 37, 100, 127])
 def test_coalesced_instead_of_large_tiles_is_bit_identical(rng, name, tiled, size, K):
     A, B, C = uniform(rng, size, K), uniform(rng, K, size), uniform(rng, size, size)
     for beta in (0, 0.5):

@@ -20,7 +20,9 @@ from sgemm_kernels.proving.hard_cases import INPUTS, cancelling, chunk_of_losses
 from .support import LAYOUTS, Float32, printed_by, same_bits, uniform
 
 Float64 = NDArray[np.float64]
-CERTAIN, SHORTEST, CHUNK, SLOTS = 2.0**15, 256, 64, 32
+CERTAIN, CHUNK, SLOTS = 2.0**15, 64, 32
+SHORTEST = {"mma": 256, "wgmma": 128, "waves": 128, "fused": 128}
+"""The least K that each rung computes on tensor cores."""
 EARLY = 4
 """After this many K chunks, results pass the early check or their tile falls back to fp32."""
 TILE = 128
@@ -216,7 +218,7 @@ def test_small_factors_lose_up_to_the_absolute_share():
     hi, lo = split(every)
     assert np.abs(every - hi - lo).max() <= 2.0**-25
     # A whole product: every term is this small but one, which is zero.
-    K = SHORTEST
+    K = min(SHORTEST.values())
     A, B = np.full((1, K), 2.0**-39, np.float32), np.full((K, 1), 2 - 2.0**-20, np.float32)
     A[0, 0], B[0, 0] = 1.0, 0.0
     assert scaled(A, 1)[0, 1] * scaled(B, 0)[1, 0] * (K - 1) > 0.99 * K * 2.0**-10
@@ -285,17 +287,18 @@ def test_a_subnormal_half_counts_as_the_least_normal_exponent():
 def test_the_terms_of_the_proof_add_up():
     """The sum of all losses: in each step of a chunk, in the fp16 pairs, and in adding the
     chunks."""
-    for steps in (4, 8):  # steps with large products in a chunk, of 16 or 8 each
+    # Steps with large products in a chunk: 4 of 16 each on 9.0, where all rungs run, or 8 of 8.
+    for steps, shortest in ((4, min(SHORTEST.values())), (8, SHORTEST["mma"])):
         left = 2.0**-10 * (1 + 2.0**-11)  # from the small products
         small = 2 * steps * (8 + 2) * left
         chunk = (8 + 2) * steps * ((1 + 2.0**-11) ** 2 + left) + small + 8 + 8 * U
         assert chunk < {4: 48.2, 8: 88.4}[steps]
-        for K in (SHORTEST, 1000, 2**20, 2**23, 2**24 - 4):
+        for K in (shortest, shortest + 1, 1000, 2**20, 2**23, 2**24 - 4):
             x, r = K * U, (chunk + -(-K // CHUNK)) * U
             small = K * 2.0**-10 + -(-K // CHUNK) * 3 * steps * 2.0**-20  # factors, fp16 pairs
             least = (CERTAIN - small) / (1 + r)  # least sum of magnitudes
             assert small + r * least <= x / (1 - x) * least
-    assert chunk + 4 > SHORTEST / 3, "for shorter sums it would not be true everywhere"
+        assert chunk + 4 > shortest / 3, "for shorter sums it would not be true everywhere"
 
 
 # ---------------------------------------------------------------- any input, within README's bound
@@ -305,6 +308,7 @@ def test_the_terms_of_the_proof_add_up():
     ("tile_size", "K"),
     [
         *[("mma", 256), ("mma", 257), ("mma", 700)],
+        *[(name, 128) for name in ("wgmma", "waves-low", "waves-wide", "fused", "fused-narrow")],
         *[("wgmma", 700), ("waves-low", 300), ("waves-wide", 600)],
         *[("fused", 600), ("fused-narrow", 300), ("fused-slices", 700)],
     ],
@@ -352,7 +356,7 @@ def test_waves_chooses_tiles_by_their_number(multiprocessors, rows, cols, rng, m
     assert cols == 140 or by_tile[:, cols:].mean() < 0.5
 
 
-@pytest.mark.parametrize("K", [0, 1, 63, 255, 256, 300])
+@pytest.mark.parametrize("K", [0, 1, 63, 127, 128, 190, 255, 256, 300])
 def test_edges_of_tiles_of_every_size(tile_size, K, multiply, rng):
     for M, N in ((1, 1), (63, 129), (65, 127), (128, 191), (129, 192), (127, 193)):
         A, B, C = normal(rng, M, K), normal(rng, K, N), normal(rng, M, N)
@@ -668,6 +672,7 @@ def test_an_exact_number_of_slots(count, multiply):
     assert (result == np.where(np.arange(TILE) < count, -7, 249)).all()
 
 
-def test_short_sums_are_computed_in_float32(multiply, rng):
-    A, B = uniform(rng, 70, SHORTEST - 1), uniform(rng, SHORTEST - 1, 50)
-    assert same_bits(multiply(A, B), run("splitk", A, B, device="cpu"))
+def test_short_sums_are_computed_in_float32(tile_size, multiply, rng):
+    for K, is_short in ((SHORTEST[tile_size.rung] - 1, True), (SHORTEST[tile_size.rung], False)):
+        A, B = uniform(rng, 70, K), uniform(rng, K, 50)
+        assert same_bits(multiply(A, B), run("splitk", A, B, device="cpu")) == is_short

@@ -390,7 +390,6 @@ SPENT_ONCE_BY_FUSED = {
     # four rows of an MN-major operand at a time: other blocks use the rest of a sector
     ("for_each_four<K_MAJOR>(s, row, share, [&](int64_t, const", "B"),
     ("for_each_four<K_MAJOR>(s, row, share, [&](int64_t four, const", "B"),
-    ("own.store_passing(", "scratch"),
 }
 SPENT_ONCE = {
     # once per K chunk: a warp's threads read every fourth row; a row has 33 words
@@ -400,8 +399,6 @@ SPENT_ONCE = {
     # once per element: both hi blocks of a row use the same banks, and so do both lo blocks
     ("tile[row][place_in_row(row, vector)].fours[four % 2] = hi;", "tile"),
     ("tile[row][place_in_row(row, vector + lo_offset)].fours[four % 2] = lo;", "tile"),
-    # once per tile of C: four requests, each for the scale of every fourth column
-    ("own.store_passing(", "scratch"),
 }
 """Wasteful accesses of split-fp16 products, none of them in the inner loop: the start of the source
 line, and the array."""

@@ -80,14 +80,16 @@ static const double on_cuda_cores = 0.8 * 128;
 
 #ifndef SGEMM_HIP
 /* Measured on H200s with 132 multiprocessors at 1.98 GHz, sizes 4096 and above
- * (benchmarks/results/h200/ladder.json). A shorter K than SPLIT_FP16_MIN_K runs on CUDA cores. */
+ * (benchmarks/results/h200/ladder.json). A shorter K runs on CUDA cores. */
 static const struct {
     const Variant *variant;
     int capability[2];
+    int min_depth;
     double multiply_adds;
 } on_tensor_cores[] = {
-    {&variant_mma, {9, 0}, 250},   {&variant_wgmma, {9, 0}, 400}, {&variant_waves, {9, 0}, 400},
-    {&variant_fused, {9, 0}, 400}, {&variant_auto, {9, 0}, 400},
+    {&variant_mma, {9, 0}, MMA_MIN_K, 250},     {&variant_wgmma, {9, 0}, WGMMA_MIN_K, 400},
+    {&variant_waves, {9, 0}, WGMMA_MIN_K, 400}, {&variant_fused, {9, 0}, WGMMA_MIN_K, 400},
+    {&variant_auto, {9, 0}, WGMMA_MIN_K, 400},
 };
 #endif
 
@@ -95,15 +97,14 @@ double catalog_multiply_adds(const Variant *variant, const int capability[2], in
 {
 #ifndef SGEMM_HIP
     for (size_t row = 0; row < sizeof on_tensor_cores / sizeof *on_tensor_cores; ++row) {
-        if (on_tensor_cores[row].variant == variant && depth >= SPLIT_FP16_MIN_K &&
+        if (on_tensor_cores[row].variant == variant && depth >= on_tensor_cores[row].min_depth &&
             memcmp(on_tensor_cores[row].capability, capability, 2 * sizeof *capability) == 0) {
             return on_tensor_cores[row].multiply_adds;
         }
     }
     /* On a GPU that passed the proof, auto runs mma where that is faster. */
     const bool is_mma = variant == &variant_mma || variant == &variant_auto;
-    const Proof *const proof =
-        is_mma && depth >= SPLIT_FP16_MIN_K ? proof_find(NULL, capability) : NULL;
+    const Proof *const proof = is_mma && depth >= MMA_MIN_K ? proof_find(NULL, capability) : NULL;
     if (proof) {
         return fmax(proof->rate, on_cuda_cores);
     }

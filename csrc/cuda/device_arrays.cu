@@ -539,7 +539,7 @@ Status split_by_product(StreamScope *scope, const Variant *waves, const Matrix &
 Status split(StreamScope *scope, const Matrix &B, DeviceBuffer **pairs)
 {
     const Variant *const waves = catalog_find("waves");
-    if (B.rows < SPLIT_FP16_MIN_K || B.cols == 0 ||
+    if (B.rows < WGMMA_MIN_K || B.cols == 0 ||
         device_can_run(waves, DEVICE_CUDA, scope->device).code != STATUS_OK) {
         return status_ok();
     }

@@ -197,7 +197,7 @@ static SmallBatchPlan tile_plan(const PlanShape *s, const PlanDevice *d)
 
 SmallBatchPlan small_batch_plan(const PlanShape *s, const PlanDevice *d)
 {
-    enum { MOST_PACKED = 48 };
+    enum { MOST_PACKED = 44 };
     const bool in_float4s = s->M % 4 == 0 && s->N % 4 == 0 && s->K % 4 == 0 && s->A.aligned &&
                             s->B.aligned && s->C_is_float4;
     const bool packed = s->packed && !in_float4s && most(most(s->M, s->N), s->K) <= MOST_PACKED;

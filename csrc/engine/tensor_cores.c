@@ -5,7 +5,7 @@
 /* Constants for split-fp16 products on tensor cores, fitted to an H200: for `waves` float32
  * multiply-adds per cycle and multiprocessor, cycles of all launches, and cycles to check and store
  * a result. */
-static const double tensor_rate = 585, tensor_start = 20000, tensor_store = 1.7;
+static const double tensor_rate = 571, tensor_start = 32000, tensor_store = 0.83;
 
 /* Estimates have errors: tensor cores are used if they take less than this share of simt's time. */
 static const double tensor_margin = 0.9;
@@ -38,7 +38,7 @@ static Matrix transposed(const Matrix *X)
 static double splitting(int64_t rows, double depth)
 {
     return 12 * (double)(ceil_div(rows, TILE) * TILE) * depth /
-           (0.6 * plan_fitted.from_memory * FITTED);
+           (0.89 * plan_fitted.from_memory * FITTED);
 }
 
 static double estimate_waves(const Sgemm *p, int multiprocessors)
@@ -101,7 +101,7 @@ TensorCores plan_tensor_cores(const char *model, const int capability[2], const 
 
 TensorRung plan_tensor_rung(double cycles, const Sgemm *p, const TensorCores *cores)
 {
-    if (p->A.cols < SPLIT_FP16_MIN_K) {
+    if (p->A.cols < (cores->proof ? MMA_MIN_K : WGMMA_MIN_K)) {
         return TENSOR_NONE;
     }
     if (cores->proof) {

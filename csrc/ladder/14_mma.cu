@@ -234,7 +234,7 @@ Status launch(const Sgemm *problem, const Launch *where)
 
 LAUNCHER(mma)
 {
-    return launch_unless_short(launch, problem, where);
+    return launch_unless_short(launch, problem, where, MMA_MIN_K);
 }
 
 VARIANT(mma, "each float32 as an fp16 hi/lo pair, three products on tensor cores", "14_mma.cu",

@@ -209,7 +209,7 @@ typedef WgmmaTile<2, 128, 6> Square;
 
 LAUNCHER(wgmma)
 {
-    return launch_unless_short(launch_tile<Square>, problem, where);
+    return launch_unless_short(launch_tile<Square>, problem, where, WGMMA_MIN_K);
 }
 
 ARCHITECTURE_SPECIFIC_VARIANT(wgmma,

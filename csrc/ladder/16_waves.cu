@@ -235,7 +235,7 @@ Status launch(const Sgemm *problem, const Launch *where)
 
 LAUNCHER(waves)
 {
-    return launch_unless_short(launch, problem, where);
+    return launch_unless_short(launch, problem, where, WGMMA_MIN_K);
 }
 
 ARCHITECTURE_SPECIFIC_VARIANT(waves,

@@ -20,8 +20,7 @@ constexpr float passing = 0.0f; /* the zeros that are counted represent ordinary
 #else
 constexpr float passing = 32768.0f; /* 2^15 */
 #endif
-constexpr int shortest = SPLIT_FP16_MIN_K; /* the smallest K for the proof to hold */
-constexpr int early_check = 4;             /* K chunks after which a tile may fall back */
+constexpr int early_check = 4;  /* K chunks after which a tile may fall back */
 constexpr int max_failing = 32; /* in a tile; more dot products cost more than the tile */
 constexpr int falls_back = -1;  /* in place of a tile's number of failing results */
 
@@ -34,9 +33,9 @@ struct Fp16Product {
     int64_t tiles;      /* of one C */
 
     /* The number of a tile among those of all C of a batch. */
-    __device__ __forceinline__ int64_t in_batch(unsigned tile) const
+    __device__ __forceinline__ int64_t in_batch(unsigned tile, unsigned matrix = blockIdx.y) const
     {
-        return blockIdx.y * tiles + tile;
+        return matrix * tiles + tile;
     }
 };
 
@@ -47,10 +46,11 @@ struct Results {
     int64_t row_stride, col_stride;
 };
 
-static __device__ __forceinline__ Results results(const Matrix &C, int64_t row, int64_t col)
+static __device__ __forceinline__ Results results(const Matrix &C, int64_t row, int64_t col,
+                                                  unsigned matrix = blockIdx.y)
 {
-    return {address(C, row, col), clamped(C.rows - row), clamped(C.cols - col), C.row_stride,
-            C.col_stride};
+    return {address(C, row, col, matrix), clamped(C.rows - row), clamped(C.cols - col),
+            C.row_stride, C.col_stride};
 }
 
 static __device__ __forceinline__ void store(const Sgemm &p, const Results &C, int row, int col,
@@ -62,11 +62,12 @@ static __device__ __forceinline__ void store(const Sgemm &p, const Results &C, i
     }
 }
 
+constexpr unsigned band_rows = 8;
+
 /* The first row and column of a tile of C. Tiles are numbered column by column in bands of eight
  * tile rows, so that those in flight together share rows of A and columns of B in the L2 cache. */
 __device__ __forceinline__ Origin tile_in_bands(const Matrix &C, int BM, int BN, unsigned number)
 {
-    constexpr unsigned band_rows = 8;
     const unsigned down = static_cast<unsigned>((C.rows + BM - 1) / BM);
     const unsigned across = static_cast<unsigned>((C.cols + BN - 1) / BN);
     const unsigned band = number / (band_rows * across), in_band = number % (band_rows * across);
@@ -74,6 +75,17 @@ __device__ __forceinline__ Origin tile_in_bands(const Matrix &C, int BM, int BN,
     const unsigned col = rows == band_rows ? in_band / band_rows : in_band / rows;
     const unsigned row = in_band - col * rows;
     return {static_cast<int64_t>(band * band_rows + row) * BM, static_cast<int64_t>(col) * BN};
+}
+
+/* The number of the tile that begins there. */
+__device__ __forceinline__ unsigned number_in_bands(const Matrix &C, int BM, int BN,
+                                                    const Origin &tile)
+{
+    const unsigned down = static_cast<unsigned>((C.rows + BM - 1) / BM);
+    const unsigned across = static_cast<unsigned>((C.cols + BN - 1) / BN);
+    const unsigned row = static_cast<unsigned>(tile.row / BM), first = row / band_rows * band_rows;
+    const unsigned left = down - first, rows = left < band_rows ? left : band_rows;
+    return first * across + static_cast<unsigned>(tile.col / BN) * rows + row - first;
 }
 
 /* Iterates over the K chunks of a tile of C, and skips chunks that are all zero in A or in B. */
@@ -232,17 +244,22 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
     const Fp16Product &q;
     const Origin tile;
     const unsigned number;       // of the tile
+    const unsigned matrix;       // of the batch
     const int thread, row, col;  // of its first result in the tile
     const unsigned *row_largest; // of the tile's first row
     const int *row_scale;
     Bits passed_early; // results that passed the early check need not pass the last
 
     __device__ __forceinline__ CheckedTile(const Fp16Product &q, unsigned number, int thread)
-        : q(q), tile(tile_in_bands(q.p.C, T::BM, T::BN, number)), number(number), thread(thread),
+        : CheckedTile(q, number, tile_in_bands(q.p.C, T::BM, T::BN, number), blockIdx.y, thread)
+    {}
+    __device__ __forceinline__ CheckedTile(const Fp16Product &q, unsigned number,
+                                           const Origin &tile, unsigned matrix, int thread)
+        : q(q), tile(tile), number(number), matrix(matrix), thread(thread),
           row(thread / 32 / T::warps_across * T::WM + Rows::row_of_lane(thread % 32)),
           col(thread / 32 % T::warps_across * T::WN + thread % 4 * 2),
-          row_largest(q.a.largest + q.a.first_row() + tile.row),
-          row_scale(q.a.scale + q.a.first_row() + tile.row), passed_early()
+          row_largest(q.a.largest + q.a.first_row(matrix) + tile.row),
+          row_scale(q.a.scale + q.a.first_row(matrix) + tile.row), passed_early()
     {}
 
     /* Result (i, j) of the 2 MI x 2 NI: its row and column in the tile, and itself. */
@@ -290,7 +307,7 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
             const bool inside = row_in_tile(i) < rows && col_in_tile(j) < cols;
             return !inside ||
                    is_exactly_zero(row_largest[row_in_tile(i)],
-                                   q.b.largest[q.b.first_row() + tile.col + col_in_tile(j)],
+                                   q.b.largest[q.b.first_row(matrix) + tile.col + col_in_tile(j)],
                                    any_product);
         });
         return failing;
@@ -324,7 +341,7 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
         const int64_t small = add_counts(mine, counts, &before) - outside;
         T::synchronize(); // before the counts are used again
         if (thread == 0 && 2 * small > inside) {
-            q.failing[q.in_batch(number)] = falls_back;
+            q.failing[q.in_batch(number, matrix)] = falls_back;
         }
         return 2 * small > inside;
     }
@@ -339,33 +356,26 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
         int slot;
         const int all_failing = add_counts(failing.count(), counts, &slot);
         if (thread == 0) {
-            q.failing[q.in_batch(number)] = all_failing <= max_failing ? all_failing : falls_back;
+            q.failing[q.in_batch(number, matrix)] =
+                all_failing <= max_failing ? all_failing : falls_back;
         }
         if (all_failing > max_failing) {
             return;
         }
         failing.clear_if([&](int i, int j) {
-            q.position[q.in_batch(number) * max_failing + slot++] =
+            q.position[q.in_batch(number, matrix) * max_failing + slot++] =
                 static_cast<uint16_t>(row_in_tile(i) * T::BN + col_in_tile(j));
             return false;
         });
 
-        // In passes of 16 x 32 results, a thread stores four float4, or half a column.
+        // Each pass undoes the scales of 16 x 32 results, and stores them.
         constexpr int passes_down = T::MI, passes_across = T::WN / Staging::cols;
-        const int lane = thread % 32, row4 = lane / 8, col4 = lane % 8 * 4;
-        const int first_row_in_tile = row - Rows::row_of_lane(lane);
-        const int64_t first_row = tile.row + first_row_in_tile;
+        const int lane = thread % 32;
+        const int64_t first_row = tile.row + row - Rows::row_of_lane(lane);
         const int64_t first_col = tile.col + col - lane % 4 * 2;
-        const int *const row_scales = row_scale + first_row_in_tile;
-        const int *const col_scales = q.b.scale + q.b.first_row() + first_col;
-        int scale_of_row[passes_down][4], scale_of_col[passes_across][4];
-        const bool whole = q.p.C.rows - tile.row >= T::BM && q.p.C.cols - tile.col >= T::BN &&
-                           is_aligned16(address(q.p.C, 0, 0)) && q.p.C.col_stride == 1 &&
-                           q.p.C.row_stride % 4 == 0;
-        const bool narrow =
-            whole && (load_scales(scale_of_row, row_scales + row4, Staging::rows, 4) &
-                      load_scales(scale_of_col, col_scales + col4, Staging::cols, 1));
-        const bool by_float4 = __all_sync(0xffffffff, narrow); // a warp stores in one way
+        const bool in_float4s = is_aligned16(address(q.p.C, 0, 0, matrix)) && q.p.C.cols % 4 == 0 &&
+                                q.p.C.col_stride == 1 && q.p.C.row_stride % 4 == 0;
+        const Scales scales(*this);
 #ifdef SGEMM_COUNTED
         name_array("staging", staging_of_warps, sizeof(Staging) * T::threads / 32);
 #endif
@@ -375,60 +385,69 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
             UNROLL(passes_across)
             for (int j = 0; j < passes_across; ++j) {
                 __syncwarp(); // the previous pass has been read
-                stage(sum[i], failing, i, j, staging);
-                __syncwarp();
-                const Results C =
-                    results(q.p.C, first_row + i * Staging::rows, first_col + j * Staging::cols);
-                if (by_float4) {
-                    UNROLL(4)
-                    for (int r = 0; r < 4; ++r) {
-                        store_float4(staging.results[row4 + 4 * r] + col4, scale_of_row[i][r],
-                                     scale_of_col[j], C, row4 + 4 * r, col4);
-                    }
-                    continue;
+                if (scales.narrow) {
+                    stage(sum[i], failing, i, j, staging, [&](float x, int half, int c) {
+                        return x * power_of_two(-(scales.of_row[2 * i + half] + scales.of_col[c]));
+                    });
+                } else {
+                    stage(sum[i], failing, i, j, staging, [&](float x, int half, int c) {
+                        return unscaled(x, scales.of_row[2 * i + half] + scales.of_col[c]);
+                    });
                 }
-                // Neighbouring threads store neighbours: a row of 32, or 16 of two columns.
-                const bool by_rows = C.col_stride == 1;
-                const int half = lane / Staging::rows, first_c = by_rows ? lane : half;
-                const int first_r = by_rows ? 0 : lane % Staging::rows;
-                const int *const of_row = row_scales + i * Staging::rows + first_r;
-                const int *const of_col = col_scales + j * Staging::cols + first_c;
-                UNROLL(4)
-                for (int n = 0; n < Staging::rows; ++n) {
-                    const int r = by_rows ? n : first_r, c = by_rows ? lane : 2 * n + half;
-                    const float staged = staging.results[r][c];
-                    const int scale = of_row[r - first_r] + of_col[c - first_c];
-                    if (r < C.rows && c < C.cols && staged == staged) {
-                        store(q.p, C, r, c, unscaled(staged, scale));
-                    }
+                __syncwarp();
+                const Results C = results(q.p.C, first_row + i * Staging::rows,
+                                          first_col + j * Staging::cols, matrix);
+                if (in_float4s) {
+                    store_float4s(staging, C);
+                } else {
+                    store_floats(staging, C);
                 }
             }
         }
     }
 
   private:
-    /* Loads four scales for each of N passes. Returns whether one power of two can undo any two of
-     * them, as for nearly all operands. */
-    template <int N>
-    static __device__ __forceinline__ bool load_scales(int (&to)[N][4], const int *from, int step,
-                                                       int step_of_four)
-    {
-        constexpr int narrow = 63;
-        int beyond = 0;
-        UNROLL(N)
-        for (int i = 0; i < N; ++i) {
-            UNROLL(4)
-            for (int four = 0; four < 4; ++four) {
-                to[i][four] = from[i * step + four * step_of_four];
-                beyond |= (narrow + to[i][four]) | (narrow - to[i][four]);
-            }
-        }
-        return beyond >= 0;
-    }
+    struct alignas(8) TwoScales {
+        int first, second;
+    };
 
-    /* Writes a pass's results to the warp's staging, failing ones as NaN. */
+    /* The scales of a thread's rows and columns. */
+    struct Scales {
+        int of_row[2 * T::MI], of_col[2 * T::NI];
+        bool narrow; // one power of two can undo any two of them, as for nearly all operands
+
+        __device__ __forceinline__ explicit Scales(const CheckedTile &own)
+        {
+            constexpr int most = 63;
+            int beyond = 0;
+            UNROLL(2 * T::MI)
+            for (int i = 0; i < 2 * T::MI; ++i) {
+                of_row[i] = own.row_scale[own.row_in_tile(i)];
+                beyond |= (most + of_row[i]) | (most - of_row[i]);
+            }
+            const int *const first = own.q.b.scale + own.q.b.first_row(own.matrix) + own.tile.col;
+            const int cols = clamped(own.q.p.C.cols - own.tile.col);
+            UNROLL(T::NI)
+            for (int j = 0; j < 2 * T::NI; j += 2) { // the arrays are padded to an even size
+                const int col = own.col_in_tile(j);
+                TwoScales two = {0, 0};
+                if (col < cols) {
+                    two = *reinterpret_cast<const TwoScales *>(first + col);
+                }
+                of_col[j] = two.first;
+                of_col[j + 1] = two.second;
+                beyond |= (most + two.first) | (most - two.first);
+                beyond |= (most + two.second) | (most - two.second);
+            }
+            narrow = beyond >= 0;
+        }
+    };
+
+    /* Writes a pass's results, in the units of C, to the warp's staging: undo(sum, half, column).
+     * Failing ones are NaN. */
+    template <class Undo>
     __device__ __forceinline__ void stage(const float (&sum)[T::NI][4], const Bits &failing, int i,
-                                          int across, Staging &staging) const
+                                          int across, Staging &staging, const Undo &undo) const
     {
         const int lane = thread % 32, first_row = Rows::row_of_lane(lane);
         const int first_col = lane % 4 * 2;
@@ -438,8 +457,10 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
             float *const to = staging.results[first_row + 8 * half] + first_col;
             UNROLL(blocks)
             for (int j = 0; j < blocks; ++j) {
-                const float *const two = sum[across * blocks + j] + 2 * half;
-                const Pair pair = {two[0], two[1]};
+                const int block = across * blocks + j;
+                const float *const two = sum[block] + 2 * half;
+                const Pair pair = {undo(two[0], half, 2 * block),
+                                   undo(two[1], half, 2 * block + 1)};
                 *reinterpret_cast<Pair *>(to + 8 * j) = pair;
             }
             const uint64_t bits = failing.row(2 * i + half) >> across * 2 * blocks & 0xff;
@@ -450,31 +471,53 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
         }
     }
 
-    __device__ __forceinline__ void store_float4(const float *staged, int row_scale,
-                                                 const int (&col_scale)[4], const Results &C,
-                                                 int down, int right) const
+    /* A thread stores four float4s. */
+    __device__ __forceinline__ void store_float4s(const Staging &staging, const Results &C) const
     {
-        const float4 four = *reinterpret_cast<const float4 *>(staged);
-        float sums[] = {four.x, four.y, four.z, four.w};
-        float4 *const c = reinterpret_cast<float4 *>(C.first + down * C.row_stride + right);
-        const float4 old = q.p.beta == 0.0f ? make_float4(0.0f, 0.0f, 0.0f, 0.0f) : *c;
+        const int lane = thread % 32, col = lane % 8 * 4;
         UNROLL(4)
-        for (int i = 0; i < 4; ++i) {
-            sums[i] *= power_of_two(-(row_scale + col_scale[i]));
-        }
-        const float4 fresh = make_float4(scaled(q.p, sums[0], old.x), scaled(q.p, sums[1], old.y),
-                                         scaled(q.p, sums[2], old.z), scaled(q.p, sums[3], old.w));
-        const float any = sums[0] + sums[1] + sums[2] + sums[3]; // NaN if one fails
-        if (any == any) {
-            *c = fresh;
-            return;
-        }
-        const float each[] = {fresh.x, fresh.y, fresh.z, fresh.w};
-        UNROLL(4)
-        for (int i = 0; i < 4; ++i) {
-            if (sums[i] == sums[i]) {
-                C.first[down * C.row_stride + right + i] = each[i];
+        for (int r = 0; r < Staging::rows; r += 4) {
+            const int row = lane / 8 + r;
+            const bool inside = row < C.rows && col < C.cols;
+            const float4 sum = *reinterpret_cast<const float4 *>(staging.results[row] + col);
+            float *const first = C.first + row * C.row_stride + col;
+            float4 *const c = reinterpret_cast<float4 *>(first);
+            const float4 old =
+                q.p.beta == 0.0f || !inside ? make_float4(0.0f, 0.0f, 0.0f, 0.0f) : *c;
+            const float4 fresh = make_float4(scaled(q.p, sum.x, old.x), scaled(q.p, sum.y, old.y),
+                                             scaled(q.p, sum.z, old.z), scaled(q.p, sum.w, old.w));
+            const float any = sum.x + sum.y + sum.z + sum.w; // NaN if one fails
+            if (any == any || !inside) {
+                if (inside) {
+                    *c = fresh;
+                }
+                continue;
             }
+            const float sums[] = {sum.x, sum.y, sum.z, sum.w};
+            const float each[] = {fresh.x, fresh.y, fresh.z, fresh.w};
+            UNROLL(4)
+            for (int i = 0; i < 4; ++i) {
+                if (sums[i] == sums[i]) {
+                    first[i] = each[i];
+                }
+            }
+        }
+    }
+
+    /* Neighbouring threads store neighbours: a row of 32, or 16 of two columns. */
+    __device__ __forceinline__ void store_floats(const Staging &staging, const Results &C) const
+    {
+        const int lane = thread % 32;
+        const bool by_rows = C.col_stride == 1;
+        int row = by_rows ? 0 : lane % Staging::rows, col = by_rows ? lane : lane / Staging::rows;
+        UNROLL(4)
+        for (int n = 0; n < Staging::rows; ++n) {
+            const float sum = staging.results[row][col];
+            if (sum == sum) {
+                store(q.p, C, row, col, sum);
+            }
+            row += by_rows ? 1 : 0;
+            col += by_rows ? 0 : 2;
         }
     }
 };
@@ -483,25 +526,58 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
 
 constexpr int dot_sums = 256; /* partial sums of a dot product */
 
-/* Every `step`-th of a tile's listed results, as dot products, each by all THREADS threads. */
+/* Tiles that fall back, BM x 64 results by a block of BM threads, 8 x 8 to a thread. */
+constexpr int fallback_cols = 64, fallback_depth = 16;
+
+/* A tile's failed results, in a block for each 64 columns. */
+template <class T> struct FailedTile {
+    static constexpr int blocks = T::BN / fallback_cols;
+    unsigned in_batch; // the number of the tile among those of all C
+    unsigned matrix, number;
+    int block;
+
+    __device__ __forceinline__ FailedTile(const Fp16Product &q, unsigned work)
+        : in_batch(work / blocks), matrix(in_batch / static_cast<unsigned>(q.tiles)),
+          number(in_batch % static_cast<unsigned>(q.tiles)), block(static_cast<int>(work % blocks))
+    {}
+};
+
+/* The listed results, as dot products, each by all THREADS threads. */
 template <class T, int THREADS>
-__device__ __forceinline__ void recompute_listed(const Fp16Product &q, unsigned number, int first,
-                                                 int step)
+__device__ __forceinline__ void recompute_listed(const Fp16Product &q, const FailedTile<T> &failed)
 {
+    constexpr int parts = dot_sums / THREADS; // of a thread
     __shared__ float sums[dot_sums];
-    const Origin tile = tile_in_bands(q.p.C, T::BM, T::BN, number);
+    const Origin tile = tile_in_bands(q.p.C, T::BM, T::BN, failed.number);
     const Matrix &A = q.p.A, &B = q.p.B;
-    const int count = q.failing[q.in_batch(number)], thread = threadIdx.x;
-    for (int i = first; i < count; i += step) {
-        const int position = q.position[q.in_batch(number) * max_failing + i];
+    const int count = q.failing[failed.in_batch], thread = threadIdx.x;
+    for (int i = failed.block; i < count; i += failed.blocks) {
+        const int position = q.position[int64_t{failed.in_batch} * max_failing + i];
         const int64_t row = tile.row + position / T::BN, col = tile.col + position % T::BN;
-        for (int part = thread; part < dot_sums; part += THREADS) {
-            float sum = 0.0f;
-            UNROLL(4)
-            for (int64_t k = part; k < A.cols; k += dot_sums) {
-                sum = multiply_add(at(A, row, k), at(B, k, col), sum);
+        // Short code, because it is not in the instruction cache.
+        const float *a = address(A, row, thread, failed.matrix);
+        const float *b = address(B, thread, col, failed.matrix);
+        const int64_t a_step = THREADS * A.col_stride, b_step = THREADS * B.row_stride;
+        float sum[parts] = {};
+        const auto add = [&](int part) {
+            sum[part] = multiply_add(*a, *b, sum[part]);
+            a += a_step;
+            b += b_step;
+        };
+        int64_t k = thread;
+        UNROLL(2)
+        for (; k + (parts - 1) * THREADS < A.cols; k += dot_sums) {
+            UNROLL(parts)
+            for (int part = 0; part < parts; ++part) {
+                add(part);
             }
-            sums[part] = sum;
+        }
+        UNROLL(parts)
+        for (int part = 0; part < parts; ++part, k += THREADS) {
+            if (k < A.cols) {
+                add(part);
+            }
+            sums[thread + part * THREADS] = sum[part];
         }
         for (int half = dot_sums / 2; half > 0; half /= 2) {
             __syncthreads();
@@ -510,14 +586,11 @@ __device__ __forceinline__ void recompute_listed(const Fp16Product &q, unsigned 
             }
         }
         if (thread == 0) {
-            store(q.p, results(q.p.C, row, col), 0, 0, sums[0]);
+            store(q.p, results(q.p.C, row, col, failed.matrix), 0, 0, sums[0]);
         }
         __syncthreads();
     }
 }
-
-/* Tiles that fall back, BM x 64 results by a block of BM threads, 8 x 8 to a thread. */
-constexpr int fallback_cols = 64, fallback_depth = 16;
 
 /* A thread's elements of an operand's tiles, ROWS x 16, which shared memory keeps as [k][row].
  * Zeros beyond the edges. Neighbouring threads read neighbours in memory, in either layout. */
@@ -530,10 +603,11 @@ template <int ROWS, int THREADS> struct GuardedLoader {
     const float *from;
     const int64_t step, next_tile;
 
-    __device__ __forceinline__ GuardedLoader(const Matrix &X, int64_t first_row, int thread)
+    __device__ __forceinline__ GuardedLoader(const Matrix &X, unsigned matrix, int64_t first_row,
+                                             int thread)
         : k_major(X.col_stride == 1), row(k_major ? thread / fallback_depth : thread % ROWS),
           k(k_major ? thread % fallback_depth : thread / ROWS), rows(clamped(X.rows - first_row)),
-          from(address(X, first_row + row, k)),
+          from(address(X, first_row + row, k, matrix)),
           step(k_major ? row_step * X.row_stride : k_step * X.col_stride),
           next_tile(fallback_depth * X.col_stride)
     {}
@@ -566,29 +640,22 @@ template <int ROWS, int THREADS> struct GuardedLoader {
     }
 };
 
-/* BN / 64 blocks for each tile: they divide its listed results, or if it falls back, its columns.
- * A tile that falls back adds products in ascending k by fused multiply-adds, as the fp32 rungs
- * do. */
-template <class T> __global__ void __launch_bounds__(T::BM) recompute(const Fp16Product q)
+/* Adds products in ascending k by fused multiply-adds, as the fp32 rungs do. */
+template <class T>
+KERNEL_BODY void recompute_whole(const Fp16Product &q, const FailedTile<T> &failed)
 {
-    constexpr int threads = T::BM, blocks_of_tile = T::BN / fallback_cols;
+    constexpr int threads = T::BM;
     __shared__ __align__(16) float As[fallback_depth][T::BM + 4];
     __shared__ __align__(16) float Bs[fallback_depth][fallback_cols + 4];
-    const unsigned number = blockIdx.x / blocks_of_tile;
-    const int block = static_cast<int>(blockIdx.x % blocks_of_tile);
-    griddep_wait();
-    if (q.failing[q.in_batch(number)] != falls_back) {
-        recompute_listed<T, threads>(q, number, block, blocks_of_tile);
-        return;
-    }
-    Origin tile = tile_in_bands(q.p.C, T::BM, T::BN, number);
-    tile.col += block * fallback_cols;
+    Origin tile = tile_in_bands(q.p.C, T::BM, T::BN, failed.number);
+    tile.col += failed.block * fallback_cols;
     if (tile.col >= q.p.C.cols) {
         return;
     }
     const int thread = threadIdx.x, row = thread / 8 * 4, col = thread % 8 * 4;
-    GuardedLoader<T::BM, threads> a_loader(q.p.A, tile.row, thread);
-    GuardedLoader<fallback_cols, threads> b_loader(transpose_of(q.p.B), tile.col, thread);
+    GuardedLoader<T::BM, threads> a_loader(q.p.A, failed.matrix, tile.row, thread);
+    GuardedLoader<fallback_cols, threads> b_loader(transpose_of(q.p.B), failed.matrix, tile.col,
+                                                   thread);
     float a_next[a_loader.count], b_next[b_loader.count], sum[8][8] = {};
     const int64_t K = q.p.A.cols;
     a_loader.load(a_next, K);
@@ -619,13 +686,43 @@ template <class T> __global__ void __launch_bounds__(T::BM) recompute(const Fp16
         }
         __syncthreads();
     }
-    const Results C = results(q.p.C, tile.row, tile.col);
+    const Results C = results(q.p.C, tile.row, tile.col, failed.matrix);
     UNROLL(8)
     for (int i = 0; i < 8; ++i) {
         UNROLL(8)
         for (int j = 0; j < 8; ++j) {
             store(q.p, C, row + i / 4 * (T::BM / 2) + i % 4,
                   col + j / 4 * (fallback_cols / 2) + j % 4, sum[i][j]);
+        }
+    }
+}
+
+/* What failed in all tiles of a batch. */
+struct Recomputed {
+    Fp16Product product;
+    unsigned works;  // FailedTile::blocks for each tile
+    unsigned blocks; // each does every blocks-th
+};
+
+/* In nearly all products, nothing failed. So a block looks at 32 works at once. */
+template <class T> __global__ void __launch_bounds__(T::BM) recompute(const Recomputed r)
+{
+    const Fp16Product &q = r.product;
+    griddep_wait();
+    UNROLL(1)
+    for (unsigned first = blockIdx.x; first < r.works; first += 32 * r.blocks) {
+        const unsigned mine = first + threadIdx.x % 32 * r.blocks;
+        const bool fails = mine < r.works && q.failing[mine / FailedTile<T>::blocks] != 0;
+        unsigned failing = __ballot_sync(0xffffffff, fails); // the same in all warps
+        UNROLL(1)
+        for (; failing; failing &= failing - 1) {
+            const unsigned place = static_cast<unsigned>(lowest_bit(failing));
+            const FailedTile<T> failed(q, first + place * r.blocks);
+            if (q.failing[failed.in_batch] == falls_back) {
+                recompute_whole(q, failed);
+            } else {
+                recompute_listed<T, T::BM>(q, failed);
+            }
         }
     }
 }
@@ -642,6 +739,29 @@ template <class T> constexpr KernelSpec spec_of_tile(const char *symbol, int thr
             0,
             sizeof(typename T::Shared),
             1};
+}
+
+inline Status too_many_works()
+{
+    return status_error(STATUS_OUT_OF_MEMORY, "no memory for a C of more than 2^31 tiles");
+}
+
+template <class T> Status launch_recompute(const Fp16Product &q, const Launch *where)
+{
+    constexpr int resident = 6 * 64 / T::BM; // blocks of a multiprocessor
+    int multiprocessors;
+    const Status status = multiprocessors_to_fill(where, &multiprocessors);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    const int64_t works = q.tiles * q.p.count * FailedTile<T>::blocks;
+    if (works > INT32_MAX) {
+        return too_many_works();
+    }
+    const int64_t blocks = works < resident * multiprocessors ? works : resident * multiprocessors;
+    const Recomputed r = {q, static_cast<unsigned>(works), static_cast<unsigned>(blocks)};
+    return launch_blocks(recompute<T>, overlapping(spec_of_threads("recompute", T::BM)), blocks, r,
+                         where);
 }
 
 /* For a product, or a batch: splits the operands, B alone without `splits_a`; launches the product by multiply(product, tiles
@@ -692,8 +812,7 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
         status = multiply(q, tiles, !(a_is_split && b_is_split));
     }
     if (status.code == STATUS_OK) {
-        status = launch_blocks(recompute<T>, overlapping(spec_of_threads("recompute", T::BM)),
-                               tiles * (T::BN / fallback_cols), q, where, count);
+        status = launch_recompute<T>(q, where);
     }
     scratch_give(arrays.memory, where);
     return status;
@@ -719,9 +838,9 @@ static inline Status scale_C(const Sgemm *problem)
 }
 #endif
 
-/* Computes short sums by splitk in fp32: the proof does not hold for them. */
+/* Computes sums of fewer than `shortest` products by splitk in fp32. */
 static inline Status launch_unless_short(Launcher *in_fp16, const Sgemm *problem,
-                                         const Launch *where)
+                                         const Launch *where, int64_t shortest)
 {
 #ifdef __CUDACC__
     Launcher *const in_fp32 = launch_splitk_cuda;

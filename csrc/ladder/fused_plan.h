@@ -12,7 +12,7 @@ typedef struct {
     bool copies;   /* A first, to where TMA can load it */
     int width;     /* of a tile of C */
     int slices;    /* of K */
-    double cycles; /* estimated time, in cycles of an H100 */
+    double cycles; /* estimated time */
 } FusedPlan;
 
 enum {
@@ -24,16 +24,14 @@ enum {
     FUSED_SHORTEST_SLICE = 4 /* in chunks */
 };
 
-/* Fitted to 148 products on an H200, in cycles: all launches; a block's first loads and last results;
- * a chunk of a wide and of a narrow tile; checking and storing a result; beginning and ending the
- * kernel that adds slices, and each slice; copying A, and a step of K to split B, which is contiguous
- * along K or across it, beside the memory's time. Then partial sums, in bytes per cycle and
- * multiprocessor; an H100's memory, in bytes per cycle; and the share of it that copying and splitting
- * reach. */
-static const double fused_start = 16300, fused_block = 10100, fused_wide_chunk = 2365,
-                    fused_narrow_chunk = 1550, fused_store = 0.81, fused_adding = 5300,
-                    fused_slice = 210, fused_copy = 16000, fused_along = 0.81, fused_across = 3.15,
-                    fused_collecting = 10.6, fused_memory = 1888, fused_share = 0.71;
+/* Fitted to 570 products on an H200, in cycles: all launches; a block's work on a tile, a chunk of a
+ * wide and of a narrow tile; checking and storing a result; the kernel that adds slices, and each
+ * slice; copying A; and a step of K to split B if it is not contiguous along K. Then partial sums, in
+ * bytes per cycle and multiprocessor; and the bytes per cycle of memory, and of copying. */
+static const double fused_start = 24700, fused_work = 1080, fused_wide_chunk = 2288,
+                    fused_narrow_chunk = 1773, fused_store = 0.55, fused_adding = 3150,
+                    fused_slice = 730, fused_copy = 16000, fused_across = 1.62,
+                    fused_collecting = 8.3, fused_memory = 1585, fused_copying = 1180;
 
 static inline int64_t fused_ceil_div(int64_t count, int64_t by)
 {
@@ -69,12 +67,12 @@ static inline double fused_product_cycles(const Sgemm *p, int width, int slices,
     const int64_t chunks = fused_ceil_div(p->A.cols, FUSED_CHUNK);
     const double results = (double)FUSED_ROWS * (double)width;
     const double of_chunk = width == FUSED_WIDE ? fused_wide_chunk : fused_narrow_chunk;
-    const double waves = (double)fused_ceil_div(tiles * slices, multiprocessors);
-    const double of_block = fused_block + of_chunk * (double)fused_ceil_div(chunks, slices) +
-                            (slices == 1 ? fused_store * results : 0);
+    const double works = (double)fused_ceil_div(tiles * slices, multiprocessors);
+    const double of_work = fused_work + of_chunk * (double)fused_ceil_div(chunks, slices) +
+                           (slices == 1 ? fused_store * results : 0);
     const double sums = 8 * (double)tiles * results;
     const double of_slice = fused_slice + sums / (fused_collecting * multiprocessors);
-    return waves * of_block + (slices == 1 ? 0 : fused_adding + slices * of_slice);
+    return works * of_work + (slices == 1 ? 0 : fused_adding + slices * of_slice);
 }
 
 /* The plan that is estimated to be the fastest. The problem is transposed already, if it is to be. */
@@ -104,10 +102,10 @@ static inline FusedPlan plan_fused(const Sgemm *p, int multiprocessors)
     const double copied = 8 * matrices_of_a * M * K; /* bytes read and written */
     const double padded = (double)(fused_ceil_div(p->C.cols, FUSED_ROWS) * FUSED_ROWS) *
                           (double)(chunks * FUSED_CHUNK);
-    const double of_step = p->B.row_stride == 1 ? fused_along : fused_across;
+    const double of_step = p->B.row_stride == 1 ? 0 : fused_across;
     plan.cycles += fused_start + of_step * (double)(chunks * FUSED_CHUNK) +
-                   12 * matrices_of_b * padded / (fused_share * fused_memory) +
-                   (plan.copies ? fused_copy + copied / (fused_share * fused_memory) : 0);
+                   12 * matrices_of_b * padded / fused_memory +
+                   (plan.copies ? fused_copy + copied / fused_copying : 0);
     return plan;
 }
 

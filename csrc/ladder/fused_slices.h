@@ -12,32 +12,44 @@ struct FusedProduct {
     int64_t matrix_rows; // rows of A's tensor map from matrix to matrix of a batch
     TensorMap a, b;
     float chunk_share; // k_chunk / K
-    int slices;        // of K
-    float *sums;       // of each slice: rows x cols, padded to whole tiles
-    RowOfA *rows;      // of each slice
+    unsigned works;    // tiles x slices x matrices
+    unsigned works_of_matrix;
+    unsigned blocks; // each does every blocks-th
+    int slices;      // of K
+    float *sums;     // of each slice: rows x cols, padded to whole tiles
+    RowOfA *rows;    // of each slice
     int64_t row_count, col_count;
 
-    /* The first row of this block's matrix in `sums` and `rows`. */
-    __device__ __forceinline__ int64_t row_in_slice(int64_t slice) const
+    /* The first row of a slice in `sums` and `rows`. */
+    __device__ __forceinline__ int64_t row_in_slice(unsigned matrix, int64_t slice) const
     {
-        return (blockIdx.y * int64_t{slices} + slice) * row_count;
+        return (matrix * int64_t{slices} + slice) * row_count;
     }
 };
 
-/* A block's tile of C and slice of K, in K chunks. */
+/* What a block computes without a pause: a tile of a C, and a slice of K, in K chunks. */
 struct Work {
-    unsigned tile, slice;
+    unsigned matrix, tile, slice;
     int begin, end;
 
-    __device__ __forceinline__ explicit Work(const FusedProduct &q)
-        : tile(blockIdx.x / static_cast<unsigned>(q.slices)),
-          slice(blockIdx.x % static_cast<unsigned>(q.slices)), begin(boundary(q, slice)),
-          end(boundary(q, slice + 1))
+    __device__ __forceinline__ Work(const FusedProduct &q, unsigned number)
+        : matrix(number / q.works_of_matrix),
+          tile(number % q.works_of_matrix / static_cast<unsigned>(q.slices)),
+          slice(number % q.works_of_matrix % static_cast<unsigned>(q.slices)),
+          begin(boundary(q, slice)), end(boundary(q, slice + 1))
     {}
     static __device__ __forceinline__ int boundary(const FusedProduct &q, unsigned slice)
     {
         return static_cast<int>(int64_t{q.product.b.chunks} * slice / q.slices);
     }
+};
+
+/* What the check of a tile keeps in shared memory. */
+template <class T> struct Checking {
+    uint64_t failing[T::threads / 8]; // a byte for each thread
+    Staging staging[T::threads / 32]; // for each warp
+    unsigned row_largest[T::BM];
+    int row_scale[T::BM];
 };
 
 /* Scales each row's sums by a power of two so that `passing` is their least magnitude that passes
@@ -46,8 +58,9 @@ struct Work {
 template <class T, class Tile>
 __device__ __forceinline__ void scale_rows(const RowOfA (&rows)[2], float chunk_share,
                                            float (&sum)[1][T::NI][4], Tile &own,
-                                           typename T::Shared &shared)
+                                           Checking<T> &shared)
 {
+    T::synchronize(); // all threads have stored the previous tile
     UNROLL(2)
     for (int r = 0; r < 2; ++r) {
         const unsigned mean = bits_of(rows[r].inverse_scales * chunk_share);
@@ -76,7 +89,7 @@ __device__ __forceinline__ void store_slice(const FusedProduct &q, unsigned slic
 {
     UNROLL(2)
     for (int r = 0; r < 2; ++r) {
-        const int64_t row = q.row_in_slice(slice) + own.tile.row + own.row_in_tile(r);
+        const int64_t row = q.row_in_slice(own.matrix, slice) + own.tile.row + own.row_in_tile(r);
         if (own.tile.col == 0 && threadIdx.x % 4 == 0) {
             q.rows[row] = rows[r];
         }
@@ -95,12 +108,6 @@ struct AddingTile {
     static constexpr int WM = 16, WN = 32, MI = WM / 16, NI = WN / 8;
     static constexpr int warps_across = BN / WN, threads = BM / WM * warps_across * 32;
 
-    struct Shared {
-        uint64_t failing[threads / 8];
-        Staging staging[threads / 32];
-        unsigned row_largest[BM];
-        int row_scale[BM];
-    };
     static __device__ __forceinline__ void synchronize()
     {
         __syncthreads();
@@ -111,7 +118,7 @@ struct AddingTile {
 __global__ void __launch_bounds__(AddingTile::threads) add_slices(const FusedProduct q)
 {
     typedef AddingTile T;
-    __shared__ T::Shared shared;
+    __shared__ Checking<T> shared;
     griddep_wait();
     CheckedTile<T> own(q.product, blockIdx.x, threadIdx.x);
     float sum[1][T::NI][4] = {};
@@ -120,7 +127,8 @@ __global__ void __launch_bounds__(AddingTile::threads) add_slices(const FusedPro
     for (int slice = 0; slice < q.slices; ++slice) {
         UNROLL(2)
         for (int r = 0; r < 2; ++r) {
-            const int64_t row = q.row_in_slice(slice) + own.tile.row + own.row_in_tile(r);
+            const int64_t row =
+                q.row_in_slice(own.matrix, slice) + own.tile.row + own.row_in_tile(r);
             rows[r].inverse_scales += q.rows[row].inverse_scales;
             rows[r].largest = max_or_nan(rows[r].largest, q.rows[row].largest);
             UNROLL(T::NI)

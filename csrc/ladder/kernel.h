@@ -39,11 +39,11 @@ KERNEL_BODY float multiply_add(float a, float b, float c)
 #endif
 }
 
-/* Element (row, col) of this block's matrix. In a batch, the blocks of matrix n have blockIdx.y =
- * n. */
-static __device__ __forceinline__ float *address(const Matrix &X, int64_t row, int64_t col)
+/* Element (row, col) of a matrix of a batch: of this block's, unless the block computes several. */
+static __device__ __forceinline__ float *address(const Matrix &X, int64_t row, int64_t col,
+                                                 unsigned matrix = blockIdx.y)
 {
-    return X.data + blockIdx.y * X.batch_stride + row * X.row_stride + col * X.col_stride;
+    return X.data + matrix * X.batch_stride + row * X.row_stride + col * X.col_stride;
 }
 
 static __device__ __forceinline__ bool inside(const Matrix &X, int64_t row, int64_t col)

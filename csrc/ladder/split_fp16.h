@@ -59,14 +59,14 @@ struct Fp16Operand {
     {
         return static_cast<int64_t>(chunks) * chunk_vectors;
     }
-    /* The first group of rows, and the first row, of this block's matrix. */
-    __device__ __forceinline__ int64_t first_group() const
+    /* The first group of rows, and the first row, of a matrix of the batch. */
+    __device__ __forceinline__ int64_t first_group(unsigned matrix = blockIdx.y) const
     {
-        return matrices > 1 ? blockIdx.y * groups : 0;
+        return matrices > 1 ? matrix * groups : 0;
     }
-    __device__ __forceinline__ int64_t first_row() const
+    __device__ __forceinline__ int64_t first_row(unsigned matrix = blockIdx.y) const
     {
-        return first_group() * group_rows;
+        return first_group(matrix) * group_rows;
     }
     /* Whether another product's block splits this block's matrix. */
     __device__ __forceinline__ bool is_split_elsewhere() const
@@ -180,6 +180,8 @@ struct Split {
     int64_t part_size; /* elements of a row in one part */
     bool k_major;      /* contiguous along K, not across the rows */
     bool aligned;      /* can be read as float4 */
+    int block_rows;    /* rows that a block of split_whole_rows splits */
+    int of_row;        /* its threads for each row */
 
     __host__ __device__ int64_t rows() const
     {
@@ -440,11 +442,8 @@ __global__ void __launch_bounds__(split_threads) split_rows(const SplitBoth both
 
 /* ------------------------------------------------------------------ in one kernel */
 
-/* The rows of a block, and the threads of each. Neighbouring threads read neighbours in memory. */
-template <bool K_MAJOR> struct WholeRows {
-    static constexpr int rows = K_MAJOR ? 1 : 4, of_row = K_MAJOR ? 256 : 128;
-    static constexpr int threads = rows * of_row;
-};
+/* Threads of a block of split_whole_rows. */
+constexpr int most_along = 256, most_across = 512;
 
 /* Calls what(index, x) for each of a thread's groups of four elements along K of a row, and for its
  * share of the padding. */
@@ -455,10 +454,9 @@ __device__ __forceinline__ void for_each_four(const Split &s, int64_t row, int64
     const Matrix &X = s.X;
     const bool inside = row < X.rows && (s.aligned || !K_MAJOR);
     const int64_t whole = inside ? X.cols / 4 : 0, all = int64_t{s.to.chunks} * k_chunk / 4;
-    constexpr int step = WholeRows<K_MAJOR>::of_row;
     int64_t four = first;
     UNROLL(K_MAJOR ? 4 : 2)
-    for (; four < whole; four += step) {
+    for (; four < whole; four += s.of_row) {
         const float *const from = address(X, row, 4 * four);
         const float4 x = K_MAJOR ? *reinterpret_cast<const float4 *>(from)
                                  : make_float4(from[0], from[X.col_stride], from[2 * X.col_stride],
@@ -466,7 +464,7 @@ __device__ __forceinline__ void for_each_four(const Split &s, int64_t row, int64
         what(four, x);
     }
     UNROLL(1)
-    for (; four < all; four += step) {
+    for (; four < all; four += s.of_row) {
         what(four, load4<false>(X, row, 4 * four));
     }
 }
@@ -474,28 +472,31 @@ __device__ __forceinline__ void for_each_four(const Split &s, int64_t row, int64
 /* A block finds the largest magnitudes of a few rows and then splits them. It reads them again from
  * a cache. For `fused`, which needs no `nonzero`: any chunk may have an element that is not. */
 template <bool K_MAJOR>
-__global__ void __launch_bounds__(WholeRows<K_MAJOR>::threads) split_whole_rows(const Split s)
+__global__ void __launch_bounds__(K_MAJOR ? most_along : most_across)
+    split_whole_rows(const Split s)
 {
-    typedef WholeRows<K_MAJOR> Rows;
-    __shared__ unsigned found[Rows::rows][Rows::of_row];
+    __shared__ unsigned found[K_MAJOR ? most_along : most_across];
     griddep_launch_dependents();
+    // Neighbouring threads read neighbours in memory: of one row, or at the same k.
     const int thread = threadIdx.x;
-    const int in_block = thread % Rows::rows, share = thread / Rows::rows;
-    const int64_t row = int64_t{blockIdx.x} * Rows::rows + in_block;
+    const int in_block = K_MAJOR ? thread / s.of_row : thread % s.block_rows;
+    const int share = K_MAJOR ? thread % s.of_row : thread / s.block_rows;
+    const int64_t row = int64_t{blockIdx.x} * s.block_rows + in_block;
+    unsigned *const of_row = found + in_block * s.of_row;
     unsigned largest = 0;
     for_each_four<K_MAJOR>(s, row, share, [&](int64_t, const float4 &x) {
         largest = larger(larger(larger(larger(largest, x.x), x.y), x.z), x.w);
     });
-    found[in_block][share] = largest;
-    for (int half = Rows::of_row / 2; half > 0; half /= 2) {
+    of_row[share] = largest;
+    for (int half = s.of_row / 2; half > 0; half /= 2) {
         __syncthreads();
         if (share < half) {
-            const unsigned other = found[in_block][share + half];
-            found[in_block][share] = largest = other > largest ? other : largest;
+            const unsigned other = of_row[share + half];
+            of_row[share] = largest = other > largest ? other : largest;
         }
     }
     __syncthreads();
-    largest = found[in_block][0];
+    largest = of_row[0];
     const int scale = scale_of(largest);
     const Powers powers = {largest < infinity_bits ? power_of_two(scale / 2) : 0.0f,
                            power_of_two(scale - scale / 2)};
@@ -515,10 +516,10 @@ __global__ void __launch_bounds__(WholeRows<K_MAJOR>::threads) split_whole_rows(
         s.to.largest[stored] = largest;
         s.to.scale[stored] = scale;
     }
-    constexpr unsigned blocks_of_group = group_rows / Rows::rows;
+    const unsigned blocks_of_group = static_cast<unsigned>(group_rows / s.block_rows);
     if (blockIdx.x % blocks_of_group == 0) {
         const int64_t group = s.to.first_group() + blockIdx.x / blocks_of_group;
-        for (int64_t chunk = thread; chunk < s.to.chunks; chunk += Rows::threads) {
+        for (int64_t chunk = thread; chunk < s.to.chunks; chunk += s.block_rows * s.of_row) {
             s.to.nonzero[group * s.to.chunks + chunk] = 1;
         }
     }
@@ -651,12 +652,19 @@ inline Status launch_split(const SplitBoth &both, int64_t count, const Launch *w
     return status;
 }
 
-template <bool K_MAJOR> Status launch_split_of(const Split &s, const Launch *where)
+template <bool K_MAJOR> Status launch_split_of(Split s, const Launch *where)
 {
-    typedef WholeRows<K_MAJOR> Rows;
+    // Across rows, eight floats are a sector of memory. Few rows need more blocks.
+    const int across = s.rows() * s.to.matrices < 2048 ? 4 : 8;
+    const int most = K_MAJOR ? most_along : most_across / across;
+    s.of_row = 32;
+    while (s.of_row < most && s.of_row * 16 < s.X.cols) { // four elements, four times
+        s.of_row *= 2;
+    }
+    s.block_rows = K_MAJOR ? most_along / s.of_row : across;
     return launch_blocks(split_whole_rows<K_MAJOR>,
-                         spec_of_threads("split_whole_rows", Rows::threads), s.rows() / Rows::rows,
-                         s, where, s.to.matrices);
+                         spec_of_threads("split_whole_rows", s.block_rows * s.of_row),
+                         s.rows() / s.block_rows, s, where, s.to.matrices);
 }
 
 /* Splits one operand in one kernel, unless it has no groups. Without `nonzero`. */

@@ -433,7 +433,7 @@ PyDoc_STRVAR(
     type_doc,
     "A matrix B that prepare() made, for many products: run('auto', A, prepared).\n\n"
     "It owns a copy of B in float32, and on a GPU with tensor cores that `auto` uses, B's fp16\n"
-    "pairs if K is at least 256. The memory is reused after the object is gone and all products\n"
+    "pairs if K is at least 128. The memory is reused after the object is gone and all products\n"
     "with it are done.");
 
 static PyType_Slot slots[] = {

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from .. import _core
 from .._accuracy import UNIT_ROUNDOFF
 
-SHORTEST_K = 256
-"""SPLIT_FP16_MIN_K in csrc/core/variant.h."""
+SHORTEST_K, SHORTEST_K_OF_WGMMA = 256, 128
+"""MMA_MIN_K and WGMMA_MIN_K in csrc/core/variant.h. wgmma needs compute capability 9.0."""
 _CHUNK, _PASSES = 64, 2.0**15
 """Steps of K of one sum on tensor cores, and the least magnitude of a sum that passes the check."""
 
@@ -48,7 +48,7 @@ class Model:
     @property
     def bound_fault(self) -> str | None:
         """Why the error bound cannot be shown for this model; None if it holds for every K."""
-        for K in _every_k():
+        for K in _every_k(SHORTEST_K_OF_WGMMA if self.capability == (9, 0) else SHORTEST_K):
             x = K * UNIT_ROUNDOFF
             chunks = math.ceil(K / _CHUNK)
             r = (self.chunk_units + chunks) * UNIT_ROUNDOFF
@@ -64,10 +64,10 @@ class Model:
         return None
 
 
-def _every_k() -> Iterator[int]:
-    """Every K up to 4096, and then ever larger ones up to the end of the bound. The margin grows
-    with K until K * 2**-24 is large."""
-    K = SHORTEST_K
+def _every_k(shortest: int) -> Iterator[int]:
+    """Every K from the shortest up to 4096, and then ever larger ones up to the end of the bound.
+    The margin grows with K until K * 2**-24 is large."""
+    K = shortest
     while K < 2**24 - 4:
         yield K
         K = K + 1 if K < 4096 else K * 101 // 100

@@ -102,8 +102,8 @@ $(foreach checker,asan tsan poison gpu,$(eval $(call CHECKER,$(checker))))
 FUSED_BUGS := $(shell sed -n 's/^    "\(fused_[a-z_]*\)": {.*/\1/p' tests/native/plant.py)
 fused_bug_objects := $(FUSED_BUGS:%=build/check/poison/build/check/fused/%.cu.o)
 .PRECIOUS: build/check/fused/%.cu
-build/check/fused/%.cu: tests/native/plant.py csrc/ladder/17_fused.cu csrc/ladder/fused_slices.h \
-		csrc/ladder/split_in_registers.h
+build/check/fused/%.cu: tests/native/plant.py csrc/ladder/17_fused.cu csrc/ladder/fused_launch.h \
+		csrc/ladder/fused_slices.h csrc/ladder/split_in_registers.h
 	@mkdir -p $(@D)
 	$(PYTHON) $< $* $(word 2,$^) > $@
 

@@ -7,16 +7,17 @@ ladder; hopper.cu has mistakes of pipelines in general."""
 import sys
 from pathlib import Path
 
-HEADERS = ("fused_slices.h", "split_in_registers.h")
+HEADERS = ("fused_launch.h", "fused_slices.h", "split_in_registers.h")
 """What the rung includes of its own; these texts take the places of the #include lines."""
 
-STORED_SLICE = "    store_slice<T>(q, work.slice, rows, sum, own);"
-TICKET = """    static unsigned ended[4096];
-    unsigned &place = *reinterpret_cast<unsigned *>(shared.row_scale);
-    if (threadIdx.x == 0) {
-        place = atomicAdd(&ended[work.tile], 1u) % static_cast<unsigned>(q.slices);
-    }
-    T::synchronize();
+STORED_SLICE = "            store_slice<Group>(q, work.slice, rows, sum, own);"
+TICKET = """            static unsigned ended[4096];
+            unsigned &place = *reinterpret_cast<unsigned *>(check.row_scale);
+            Group::synchronize();
+            if (thread == 0) {
+                place = atomicAdd(&ended[2 * work.tile + group], 1u) % q.slices;
+            }
+            Group::synchronize();
 """
 
 BUGS = {

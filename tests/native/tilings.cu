@@ -5,12 +5,12 @@
 
 LAUNCHER(waves_low)
 {
-    return launch_unless_short(launch_tile<Low>, problem, where);
+    return launch_unless_short(launch_tile<Low>, problem, where, WGMMA_MIN_K);
 }
 
 LAUNCHER(waves_wide)
 {
-    return launch_unless_short(launch_tile<Wide>, problem, where);
+    return launch_unless_short(launch_tile<Wide>, problem, where, WGMMA_MIN_K);
 }
 
 ARCHITECTURE_SPECIFIC_VARIANT(waves_low, "64 x 128", "16_waves.cu", spec<Low>, {9, 0});
