@@ -30,7 +30,7 @@ enum {
  * bytes per cycle and multiprocessor; and the bytes per cycle of memory, and of copying. */
 static const double fused_start = 24700, fused_work = 1080, fused_wide_chunk = 2288,
                     fused_narrow_chunk = 1773, fused_store = 0.55, fused_adding = 3150,
-                    fused_slice = 730, fused_copy = 16000, fused_across = 1.62,
+                    fused_slice = 730, fused_copy = 6000, fused_across = 1.62,
                     fused_collecting = 8.3, fused_memory = 1585, fused_copying = 1180;
 
 static inline int64_t fused_ceil_div(int64_t count, int64_t by)
