@@ -1325,7 +1325,7 @@ def test_a_product_that_is_not_worth_dividing(rng):
 
 @pytest.mark.parametrize(
     ("name", "size", "depth", "divided"),
-    [("simt", 100, 300, True), ("auto", 100, 300, GPU == "hip"), ("auto", 110, 120, True)],
+    [("simt", 100, 300, True), ("auto", 100, 300, GPU == "hip"), ("auto", 150, 120, True)],
 )
 def test_tensor_cores_divide_only_larger_products(rng, name, size, depth, divided):
     """Tensor cores are faster, so dividing pays off at larger sizes. They need a GPU that has them,
