@@ -51,8 +51,8 @@ template <int BN_, int STAGES> struct FusedTile {
 
 /* ------------------------------------------------------------------ the producer */
 
-/* The producer thread. It is ahead by all stages, so the next tile is loaded while this one is
- * checked and stored. Its first loads of A need not wait for the kernel that splits B. */
+/* The producer thread. It is ahead by all stages, so the next tile, if any, is loaded while this one
+ * is checked and stored. Its first loads of A need not wait for the kernel that splits B. */
 template <class T, bool SEVERAL>
 KERNEL_BODY void load_chunks(const FusedProduct &q, typename T::Shared &shared)
 {

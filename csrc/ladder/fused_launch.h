@@ -22,8 +22,7 @@ Status launch_product(FusedProduct q, const Fp16Product &product, bool overlaps,
     q.product = product;
     q.works_of_matrix = static_cast<unsigned>(tiles * q.slices);
     q.works = static_cast<unsigned>(works);
-    const int64_t chunks = (p.A.cols + k_chunk - 1) / k_chunk / q.slices;
-    const bool several = q.works > most_blocks && chunks <= 12;
+    const bool several = q.works > most_blocks && product.b.chunks <= FUSED_OVERLAPPED * q.slices;
     q.blocks = several ? most_blocks : q.works;
     // TMA sees the matrices of a batch as one with many rows.
     const int64_t last = p.A.batch_stride ? p.count - 1 : 0;

@@ -21,13 +21,15 @@ enum {
     FUSED_WIDE = 128,  /* columns of a tile of C */
     FUSED_NARROW = 64, /* columns of a tile of C */
     FUSED_MOST_SLICES = 16,
-    FUSED_SHORTEST_SLICE = 4 /* in chunks */
+    FUSED_SHORTEST_SLICE = 4, /* in chunks */
+    FUSED_OVERLAPPED = 12     /* chunks of a tile, up to which a block computes several tiles */
 };
 
-/* Fitted to 570 products on an H200, in cycles: all launches; a block's work on a tile, a chunk of a
- * wide and of a narrow tile; checking and storing a result; the kernel that adds slices, and each
- * slice; copying A; and a step of K to split B if it is not contiguous along K. Then partial sums, in
- * bytes per cycle and multiprocessor; and the bytes per cycle of memory, and of copying. */
+/* Fitted to 570 products on an H200, except for the two of copying A, which are from a profile. In
+ * cycles: all launches; a block's work on a tile, a chunk of a wide and of a narrow tile; checking and
+ * storing a result; the kernel that adds slices, and each slice; copying A; and a step of K to split B
+ * if it is not contiguous along K. Then partial sums, in bytes per cycle and multiprocessor; and the
+ * bytes per cycle of memory, and of copying. */
 static const double fused_start = 24700, fused_work = 1080, fused_wide_chunk = 2288,
                     fused_narrow_chunk = 1773, fused_store = 0.55, fused_adding = 3150,
                     fused_slice = 730, fused_copy = 6000, fused_across = 1.62,
