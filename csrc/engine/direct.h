@@ -1,6 +1,6 @@
-/* Small products without tiles: no thread waits for another, and there is little code to fetch. A
- * result is shared by 1, 8 or 32 neighbouring threads. Each of n sharers takes every n-th step of K
- * and loads four at a time. */
+/* Small products without tiles, and batches of products with a vector: no thread waits for another,
+ * and there is little code to fetch. A result is shared by 1, 8 or 32 neighbouring threads. Each of n
+ * sharers takes every n-th step of K and loads several at a time. */
 #ifndef SGEMM_ENGINE_DIRECT_H
 #define SGEMM_ENGINE_DIRECT_H
 
@@ -9,30 +9,44 @@
 
 namespace {
 
-constexpr int direct_threads = 128;
-
-template <int SHARERS> __global__ void __launch_bounds__(direct_threads) direct(const Sgemm p)
+/* BY_LINES: A and B are contiguous along K, so addresses differ by constants. */
+template <int SHARERS, bool BY_LINES>
+__global__ void __launch_bounds__(DIRECT_THREADS) direct(const Sgemm p)
 {
-    constexpr int in_flight = DIRECT_IN_FLIGHT;
-    const unsigned number = blockIdx.x * (direct_threads / SHARERS) + threadIdx.x / SHARERS;
+    constexpr int in_flight = DIRECT_IN_FLIGHT(BY_LINES), round = in_flight * SHARERS;
+    const unsigned number = blockIdx.x * (DIRECT_THREADS / SHARERS) + threadIdx.x / SHARERS;
     const unsigned cols = static_cast<unsigned>(p.C.cols);
     const int64_t row = number / cols, col = number % cols;
     const bool there = row < p.C.rows;
     const int K = there ? static_cast<int>(p.A.cols) : 0, first = threadIdx.x % SHARERS;
-    float sum = 0.0f;
+    const float *a = address(p.A, row, first), *b = address(p.B, first, col);
+    const int64_t a_step = BY_LINES ? SHARERS : SHARERS * p.A.col_stride;
+    const int64_t b_step = BY_LINES ? SHARERS : SHARERS * p.B.row_stride;
+    float sum = 0.0f, of_a[in_flight], of_b[in_flight];
+    int left = K - first;
     UNROLL(1)
-    for (int k = first; k < K; k += in_flight * SHARERS) {
-        float a[in_flight], b[in_flight];
+    for (; left > round - SHARERS; left -= round) {
         UNROLL(in_flight)
         for (int i = 0; i < in_flight; ++i) {
-            const bool inside_K = k + i * SHARERS < K;
-            a[i] = inside_K ? at(p.A, row, k + i * SHARERS) : 0.0f;
-            b[i] = inside_K ? at(p.B, k + i * SHARERS, col) : 0.0f;
+            of_a[i] = a[i * a_step];
+            of_b[i] = b[i * b_step];
         }
         UNROLL(in_flight)
         for (int i = 0; i < in_flight; ++i) {
-            sum = multiply_add(a[i], b[i], sum);
+            sum = multiply_add(of_a[i], of_b[i], sum);
         }
+        a += in_flight * a_step;
+        b += in_flight * b_step;
+    }
+    UNROLL(in_flight)
+    for (int i = 0; i < in_flight - 1; ++i) {
+        const bool inside_K = i * SHARERS < left;
+        of_a[i] = inside_K ? a[i * a_step] : 0.0f;
+        of_b[i] = inside_K ? b[i * b_step] : 0.0f;
+    }
+    UNROLL(in_flight)
+    for (int i = 0; i < in_flight - 1; ++i) {
+        sum = multiply_add(of_a[i], of_b[i], sum);
     }
     UNROLL(5)
     for (int other = SHARERS / 2; other > 0; other /= 2) {
@@ -43,28 +57,34 @@ template <int SHARERS> __global__ void __launch_bounds__(direct_threads) direct(
     }
 }
 
-template <int SHARERS> Status launch_direct_of(const Sgemm *problem, const Launch *where)
+template <int SHARERS, bool BY_LINES>
+Status launch_direct_of(const Sgemm *problem, const Launch *where)
 {
-    constexpr int results_of_block = direct_threads / SHARERS;
+    constexpr int results_of_block = DIRECT_THREADS / SHARERS;
     KernelSpec spec = {};
     spec.symbol = "direct";
     spec.block_tile[0] = spec.block_tile[2] = 1;
     spec.block_tile[1] = results_of_block;
     spec.thread_tile[0] = spec.thread_tile[1] = 1;
-    spec.threads[0] = direct_threads;
+    spec.threads[0] = DIRECT_THREADS;
     spec.threads[1] = 1;
     spec.cluster = 1;
     const int64_t count = problem->C.rows * problem->C.cols;
-    return launch_blocks(direct<SHARERS>, spec, (count + results_of_block - 1) / results_of_block,
-                         *problem, where, problem->count);
+    return launch_blocks(direct<SHARERS, BY_LINES>, spec,
+                         (count + results_of_block - 1) / results_of_block, *problem, where,
+                         problem->count);
 }
 
 inline Status launch_direct(const Sgemm *problem, const Launch *where)
 {
-    const int sharers = DIRECT_SHARERS(problem->C.rows * problem->C.cols, problem->A.cols);
-    const auto launch = sharers == 32  ? launch_direct_of<32>
-                        : sharers == 8 ? launch_direct_of<8>
-                                       : launch_direct_of<1>;
+    const bool by_lines =
+        problem->count > 1 && problem->A.col_stride == 1 && problem->B.row_stride == 1;
+    const int sharers = direct_sharers(problem->C.rows * problem->C.cols * problem->count,
+                                       problem->A.cols, by_lines);
+    const auto launch =
+        sharers == 32  ? (by_lines ? launch_direct_of<32, true> : launch_direct_of<32, false>)
+        : sharers == 8 ? (by_lines ? launch_direct_of<8, true> : launch_direct_of<8, false>)
+                       : launch_direct_of<1, false>;
     return launch(problem, where);
 }
 

@@ -14,12 +14,13 @@ struct PackedPart {
     int floats;             // of the part
     int skew;               // floats from a 16-byte boundary to the part
     int64_t before, behind; // floats of the array before the part, and from its begin on
+    bool shared_by_all;     // by all products of the batch
 
     __device__ __forceinline__ PackedPart(const Matrix &X, int64_t first, int64_t count,
                                           int matrices)
     {
         const int size = static_cast<int>(X.rows * X.cols);
-        const bool shared_by_all = X.batch_stride == 0;
+        shared_by_all = X.batch_stride == 0;
         before = first * X.batch_stride;
         behind = shared_by_all ? size : (count - first) * size;
         floats = shared_by_all ? size : matrices * size;
@@ -47,11 +48,16 @@ struct PackedPart {
     }
 
     /* Starts the copy of the part, from to + skew on. */
-    __device__ __forceinline__ void begin_copies(float *to, int threads) const
+    __device__ __forceinline__ void begin_copies(const BatchCopy &copy, float *to,
+                                                 int threads) const
     {
+        const unsigned piece = static_cast<unsigned>(copy.piece);
+        const auto place = [&](int i) {
+            return to + skew + i + (piece == 0 ? 0u : static_cast<unsigned>(i) / piece * 4);
+        };
         for_each(
-            true, threads, [&](int i) { begin_copy<4>(to + skew + i, data + i, true); },
-            [&](int i) { begin_copy<1>(to + skew + i, data + i, true); });
+            true, threads, [&](int i) { begin_copy<4>(place(i), data + i, true, shared_by_all); },
+            [&](int i) { begin_copy<1>(place(i), data + i, true, shared_by_all); });
     }
 };
 
@@ -78,9 +84,9 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, 3)
             float *const to = shared + stage * stage_floats;
             const int64_t first = first_of(task);
             const int matrices = matrices_of(task);
-            PackedPart(p.A, first, p.count, matrices).begin_copies(to, plan.threads);
+            PackedPart(p.A, first, p.count, matrices).begin_copies(plan.A, to, plan.threads);
             PackedPart(p.B, first, p.count, matrices)
-                .begin_copies(to + plan.A.bytes / 4, plan.threads);
+                .begin_copies(plan.B, to + plan.A.bytes / 4, plan.threads);
         }
         end_group();
     };
@@ -98,11 +104,12 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, 3)
         const int64_t first = first_of(task);
         const int matrices = matrices_of(task);
         const PackedPart of_A(p.A, first, p.count, matrices), of_B(p.B, first, p.count, matrices);
-        const int in_A = stage * stage_floats + of_A.skew + n * static_cast<int>(p.A.batch_stride);
+        const int in_A =
+            stage * stage_floats + of_A.skew + (p.A.batch_stride == 0 ? 0 : n * plan.A.matrix);
         const int in_B = stage * stage_floats + plan.A.bytes / 4 + of_B.skew +
-                         n * static_cast<int>(p.B.batch_stride);
-        const int a_row = static_cast<int>(p.A.row_stride), a_k = static_cast<int>(p.A.col_stride);
-        const int b_col = static_cast<int>(p.B.col_stride), b_k = static_cast<int>(p.B.row_stride);
+                         (p.B.batch_stride == 0 ? 0 : n * plan.B.matrix);
+        const int a_row = plan.A.k_major ? plan.A.line : 1, a_k = plan.A.k_major ? 1 : plan.A.line;
+        const int b_col = plan.B.k_major ? plan.B.line : 1, b_k = plan.B.k_major ? 1 : plan.B.line;
         const float *a_from[T], *b_from[T];
         UNROLL(4)
         for (int i = 0; i < T; ++i) { // a row or column outside reads the last one

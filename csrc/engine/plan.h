@@ -33,10 +33,10 @@ typedef struct {
 /* Blocks and threads of the largest cluster. Every GPU with clusters supports 8 blocks. */
 enum { CLUSTER_MOST_BLOCKS = 8, CLUSTER_MOST_THREADS = 1024 };
 
-/* DIRECT: steps of K that a thread loads at once; the largest problem; and the threads that share
- * a result, more than one if there are few results or K is long. */
-enum { DIRECT_IN_FLIGHT = 4, DIRECT_MOST = 1 << 24 };
-#define DIRECT_SHARERS(results, K) ((results) <= 1024 ? 32 : (K) <= DIRECT_IN_FLIGHT ? 1 : 8)
+/* DIRECT: the threads of a block, the largest problem, and steps of K that a thread loads at once.
+ * In a batch whose operands are contiguous along K, warps read them line by line. */
+enum { DIRECT_THREADS = 128, DIRECT_MOST = 1 << 24 };
+#define DIRECT_IN_FLIGHT(by_lines) ((by_lines) ? 8 : 4)
 
 /* GEMV: the most rows of C; the rows of a block; log2 of its threads; and its most columns. If B is
  * read by rows, its most columns depend on the rows. */
@@ -154,6 +154,13 @@ Plan plan_choose(const Sgemm *problem, const PlanDevice *device);
 
 /* Many partial sums are added in groups first. Returns the size of a group, or 1 without groups. */
 int plan_group(int64_t splits);
+
+/* DIRECT: the threads that share a result: many if there are few results in the whole batch, or if
+ * they read long lines. */
+static inline int direct_sharers(int64_t results, int64_t K, bool by_lines)
+{
+    return results <= 1024 || (by_lines && K > 128) ? 32 : K <= 4 ? 1 : 8;
+}
 
 /* How a product is computed in one launch together with others of other shapes (grouped.h). */
 typedef struct {

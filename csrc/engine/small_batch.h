@@ -63,7 +63,8 @@ KERNEL_BODY void begin_copies(const BatchCopy &copy, BatchPlace first, float *to
     const int lines_inside = !copy.k_major ? steps : unit < steps ? lines : 0;
     for_each_unit(copy, first, X.batch_stride, pitch, matrices, lines,
                   [&](int shared, int64_t global, int line) {
-                      begin_copy<N>(to + shared, from + global, line < lines_inside);
+                      begin_copy<N>(to + shared, from + global, line < lines_inside,
+                                    X.batch_stride == 0);
                   });
 }
 

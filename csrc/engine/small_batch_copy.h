@@ -26,19 +26,22 @@ template <int N> KERNEL_BODY void read_floats(float *to, const float *from)
     }
 }
 
-/* Starts a copy of N floats to shared memory, or of zeros. */
-template <int N> KERNEL_BODY void begin_copy(float *to, const float *from, bool inside)
+/* Starts a copy of N floats to shared memory, or of zeros. An operand that all products share stays in
+ * the L1 cache; otherwise all multiprocessors would read the same few lines of the L2 cache. */
+template <int N>
+KERNEL_BODY void begin_copy(float *to, const float *from, bool inside, bool shared_by_all)
 {
+    (void)shared_by_all; // other devices have one cache
 #if !defined(__CUDACC__)
     grid_copy_async(to, inside ? from : nullptr, 4 * N, __LINE__);
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    if constexpr (N == 4) {
+    if (N == 4 && !shared_by_all) {
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
                      "l"(from), "r"(inside ? 16 : 0)
                      : "memory");
     } else {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)),
-                     "l"(from), "r"(inside ? 4 : 0)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(to)),
+                     "l"(from), "n"(4 * N), "r"(inside ? 4 * N : 0)
                      : "memory");
     }
 #else

@@ -79,6 +79,27 @@ static void divide_tasks(SmallBatchPlan *plan, const PlanShape *s, const PlanDev
     plan->blocks = (int)least(plan->tasks, d->multiprocessors * most(resident, 1));
 }
 
+/* Whole matrices of an operand of `size` rows of A, or columns of B, and `depth` steps of K. If float4s
+ * do not cross pieces, a gap of four floats follows each piece: a line along K, or a matrix. Otherwise
+ * the threads of a warp that read the same step of several lines or matrices meet in few banks. */
+static BatchCopy packed_copy(const PlanOperand *X, int size, int depth, int threads_of_matrix)
+{
+    enum { GAP = 4 };
+    BatchCopy copy = {.k_major = X->k_major};
+    const int length = X->k_major ? depth : size, floats = size * depth;
+    copy.line = length;
+    copy.matrix = floats;
+    if (X->aligned && X->k_major && length % 16 == 0) {
+        copy.piece = length;
+        copy.line += GAP;
+        copy.matrix = size * copy.line;
+    } else if (X->aligned && floats % 16 == 0 && threads_of_matrix <= 16) {
+        copy.piece = floats;
+        copy.matrix += GAP;
+    }
+    return copy;
+}
+
 /* Whole matrices, for batches that are arrays without gaps. */
 static SmallBatchPlan packed_plan(const PlanShape *s, const PlanDevice *d)
 {
@@ -95,13 +116,15 @@ static SmallBatchPlan packed_plan(const PlanShape *s, const PlanDevice *d)
         .depth = (int)s->K,
     };
     const int of_matrix = plan.thread_rows * plan.thread_cols;
-    const int64_t floats = s->M * s->K + s->K * s->N;
+    plan.A = packed_copy(&s->A, plan.rows, plan.depth, of_matrix);
+    plan.B = packed_copy(&s->B, plan.cols, plan.depth, of_matrix);
+    const int64_t floats = plan.A.matrix + plan.B.matrix;
     const int64_t fit = least(STAGE_BYTES / (4 * floats + 4), SMALL_BATCH_THREADS / of_matrix);
     plan.matrices = (int)most(1, least(fit, ceil_div(s->count, d->multiprocessors)));
     plan.threads = (int)most(64, round_up(plan.matrices * of_matrix, 32));
     /* An array begins up to three floats behind a 16-byte boundary. */
-    plan.A.bytes = (int)round_up(4 * (plan.matrices * s->M * s->K + 3), 16);
-    plan.B.bytes = (int)round_up(4 * (plan.matrices * s->K * s->N + 3), 16);
+    plan.A.bytes = (int)round_up(4 * ((int64_t)plan.matrices * plan.A.matrix + 3), 16);
+    plan.B.bytes = (int)round_up(4 * ((int64_t)plan.matrices * plan.B.matrix + 3), 16);
     plan.C.bytes = (int)round_up(4 * (plan.matrices * s->M * s->N + 3), 16);
     plan.shared_bytes = SMALL_BATCH_STAGES * (plan.A.bytes + plan.B.bytes) + plan.C.bytes;
     divide_tasks(&plan, s, d);
@@ -245,6 +268,7 @@ double small_batch_cycles(const PlanShape *s, const PlanDevice *d)
         OF_TASK = 300,  /* and to begin and end a task */
         WARPS = 4,      /* that issue in the same cycle */
     };
+    const double alone = 2.7; /* cycles for each issue slot of a warp that waits for itself only */
     const SmallBatchPlan plan = small_batch_plan(s, d);
     const int T = plan.thread_tile;
     /* Issue slots for each multiply-add of the main loop. */
@@ -258,8 +282,10 @@ double small_batch_cycles(const PlanShape *s, const PlanDevice *d)
     const double of_warp =
         chunks * (T * T * plan.depth * of_multiply + loads * OF_UNIT + OF_CHUNK) +
         stores * OF_UNIT + OF_TASK;
-    const double tasks = (double)ceil_div(plan.tasks, d->multiprocessors);
-    const double busy = tasks * of_warp * (plan.threads / 32.0) / WARPS;
+    /* Blocks that fit a multiprocessor hide each other's latency; few of them do not. */
+    const double warps = (double)ceil_div(plan.blocks, d->multiprocessors) * plan.threads / 32.0;
+    const double rounds = (double)ceil_div(plan.tasks, plan.blocks);
+    const double busy = rounds * of_warp * fmax(warps / WARPS, alone);
     const PlanConstants *const c = d->constants;
     return c->launch + overlapped(bytes_of(s) / (c->from_memory * d->multiprocessors), busy);
 }

@@ -28,6 +28,7 @@ typedef struct {
     int units;              /* of a line */
     int matrices, lines;    /* that all threads copy at once: some lines of one, or all of some */
     int unit, line, matrix; /* distances in shared memory, in floats */
+    int piece;              /* if packed: the floats before each gap; 0: no gaps */
     int bytes;              /* in shared memory */
 } BatchCopy;
 

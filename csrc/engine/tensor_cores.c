@@ -33,6 +33,9 @@ static Matrix transposed(const Matrix *X)
     return (Matrix){X->data, X->cols, X->rows, X->col_stride, X->row_stride, X->batch_stride};
 }
 
+/* Factor on the cycles to split an operand whose rows along K are no aligned float4s. */
+static const double tensor_unaligned = 1.9;
+
 /* Cycles to split rows of an operand: each element (4 bytes) is read twice, and its hi/lo pair (4
  * bytes) is written. */
 static double splitting(int64_t rows, double depth)
@@ -41,8 +44,15 @@ static double splitting(int64_t rows, double depth)
            (0.89 * plan_fitted.from_memory * FITTED);
 }
 
+/* For an operand of one product, contiguous along K if `along` is 1. */
+static double splitting_any(int64_t rows, double depth, int64_t along, int64_t across)
+{
+    return splitting(rows, depth) * (along == 1 && across % 4 != 0 ? tensor_unaligned : 1);
+}
+
 static double estimate_waves(const Sgemm *p, int multiprocessors)
 {
+    const Matrix *const A = &p->A, *const B = &p->B;
     const double depth = (double)(ceil_div(p->A.cols, DEPTH) * DEPTH);
     double waves = INFINITY;
     for (size_t i = 0; i < sizeof waves_tiles / sizeof *waves_tiles; ++i) {
@@ -51,7 +61,8 @@ static double estimate_waves(const Sgemm *p, int multiprocessors)
         waves = fmin(waves, waves_tiles[i].of_wave * (double)ceil_div(tiles, multiprocessors));
     }
     return tensor_start +
-           (double)p->count * (splitting(p->C.rows, depth) + splitting(p->C.cols, depth)) +
+           (double)p->count * (splitting_any(p->C.rows, depth, A->col_stride, A->row_stride) +
+                               splitting_any(p->C.cols, depth, B->row_stride, B->col_stride)) +
            waves * TILE * TILE * (depth / tensor_rate + tensor_store);
 }
 

@@ -27,7 +27,7 @@ enum {
 
 /* Fitted to 570 products on an H200, except for the two of copying A, which are from a profile. In
  * cycles: all launches; a block's work on a tile, a chunk of a wide and of a narrow tile; checking and
- * storing a result; the kernel that adds slices, and each slice; copying A; and a step of K to split B
+ * storing a result, twice as many if C has no rows of float4s; the kernel that adds slices, and each slice; copying A; and a step of K to split B
  * if it is not contiguous along K. Then partial sums, in bytes per cycle and multiprocessor; and the
  * bytes per cycle of memory, and of copying. */
 static const double fused_start = 24700, fused_work = 1080, fused_wide_chunk = 2288,
@@ -70,8 +70,10 @@ static inline double fused_product_cycles(const Sgemm *p, int width, int slices,
     const double results = (double)FUSED_ROWS * (double)width;
     const double of_chunk = width == FUSED_WIDE ? fused_wide_chunk : fused_narrow_chunk;
     const double works = (double)fused_ceil_div(tiles * slices, multiprocessors);
-    const double of_work = fused_work + of_chunk * (double)fused_ceil_div(chunks, slices) +
-                           (slices == 1 ? fused_store * results : 0);
+    const int64_t pitch = p->C.col_stride == 1 ? p->C.row_stride : p->C.col_stride;
+    const double stored = fused_store * results * (pitch % 4 == 0 ? 1 : 2);
+    const double of_work =
+        fused_work + of_chunk * (double)fused_ceil_div(chunks, slices) + (slices == 1 ? stored : 0);
     const double sums = 8 * (double)tiles * results;
     const double of_slice = fused_slice + sums / (fused_collecting * multiprocessors);
     return works * of_work + (slices == 1 ? 0 : fused_adding + slices * of_slice);

@@ -829,12 +829,14 @@ bool plans_pass(const std::vector<std::string> &sets)
     }
     plan = {LARGEST, 1, false, false, 0, 0.0};
     all_passed &= plan_passes("largest", {128, 256, 32}, sets, ++number);
-    /* With more results, fewer threads share each one; a single thread computes it if it can
-     * load all of so short a K. */
+    /* With more results and a shorter K, fewer threads share each one; a single thread computes it if
+     * it can load all of so short a K. */
     plan = {DIRECT, 1, false, false, 0, 0.0};
-    const int direct[][3] = {{4, 4, DIRECT_IN_FLIGHT * DIRECT_SHARERS(4 * 4, 1024)},
-                             {64, 64, DIRECT_IN_FLIGHT * DIRECT_SHARERS(64 * 64, 1024)},
-                             {64, 64, DIRECT_IN_FLIGHT / 2}};
+    const int direct[][3] = {
+        {4, 4, DIRECT_IN_FLIGHT(true) * direct_sharers(4 * 4, 1024, true)},
+        {64, 64, DIRECT_IN_FLIGHT(true) * direct_sharers(64 * 64, 1024, true)},
+        {64, 64, DIRECT_IN_FLIGHT(false) * direct_sharers(64 * 64, 1024, false)},
+        {64, 64, 2}};
     for (const auto &tile : direct) {
         const std::string name = std::to_string(tile[0]) + "x" + std::to_string(tile[2]);
         all_passed &= plan_passes("direct:" + name, tile, sets, ++number);
