@@ -4,15 +4,18 @@
 #ifndef SGEMM_COUNTED // the counting build counts the rungs
 #include "../ladder/kernel.h"
 
-/* Calls launch_part for parts of a batch, each of as many products as a grid can have rows. */
+/* Calls launch_part for parts of a batch, each of at most as many products as a grid can have rows.
+ * Their sizes are equal up to rounding: no part of a batch is a single product, which some kernels
+ * would compute in another order. */
 template <class LaunchPart>
 static Status launch_in_parts(const Sgemm *batch, const LaunchPart &launch_part)
 {
-    constexpr int64_t most = BATCH_OF_LAUNCH;
+    const int64_t parts = (batch->count + BATCH_OF_LAUNCH - 1) / BATCH_OF_LAUNCH;
+    const int64_t each = parts > 0 ? (batch->count + parts - 1) / parts : 1;
     Status status = status_ok();
-    for (int64_t n = 0; n < batch->count && status.code == STATUS_OK; n += most) {
+    for (int64_t n = 0; n < batch->count && status.code == STATUS_OK; n += each) {
         const int64_t left = batch->count - n;
-        const Sgemm part = part_of_batch(batch, n, left < most ? left : most);
+        const Sgemm part = part_of_batch(batch, n, left < each ? left : each);
         status = launch_part(&part);
     }
     return status;

@@ -1,6 +1,6 @@
 /* Small products without tiles, and batches of products with a vector: no thread waits for another,
- * and there is little code to fetch. A result is shared by 1, 8 or 32 neighbouring threads. Each of n
- * sharers takes every n-th step of K and loads several at a time. */
+ * and there is little code to fetch. A result is shared by 1, 8 or 32 neighbouring threads. Each of
+ * n sharers takes every n-th step of K and loads several at a time. */
 #ifndef SGEMM_ENGINE_DIRECT_H
 #define SGEMM_ENGINE_DIRECT_H
 
@@ -19,7 +19,8 @@ __global__ void __launch_bounds__(DIRECT_THREADS) direct(const Sgemm p)
     const int64_t row = number / cols, col = number % cols;
     const bool there = row < p.C.rows;
     const int K = there ? static_cast<int>(p.A.cols) : 0, first = threadIdx.x % SHARERS;
-    const float *a = address(p.A, row, first), *b = address(p.B, first, col);
+    const float *a = first < K ? address(p.A, row, first) : nullptr;
+    const float *b = first < K ? address(p.B, first, col) : nullptr;
     const int64_t a_step = BY_LINES ? SHARERS : SHARERS * p.A.col_stride;
     const int64_t b_step = BY_LINES ? SHARERS : SHARERS * p.B.row_stride;
     float sum = 0.0f, of_a[in_flight], of_b[in_flight];
@@ -77,10 +78,9 @@ Status launch_direct_of(const Sgemm *problem, const Launch *where)
 
 inline Status launch_direct(const Sgemm *problem, const Launch *where)
 {
-    const bool by_lines =
-        problem->count > 1 && problem->A.col_stride == 1 && problem->B.row_stride == 1;
-    const int sharers = direct_sharers(problem->C.rows * problem->C.cols * problem->count,
-                                       problem->A.cols, by_lines);
+    const bool contiguous = problem->A.col_stride == 1 && problem->B.row_stride == 1;
+    const auto [sharers, by_lines] = direct_plan(problem->C.rows * problem->C.cols, problem->A.cols,
+                                                 problem->count > 1, contiguous);
     const auto launch =
         sharers == 32  ? (by_lines ? launch_direct_of<32, true> : launch_direct_of<32, false>)
         : sharers == 8 ? (by_lines ? launch_direct_of<8, true> : launch_direct_of<8, false>)

@@ -223,9 +223,10 @@ static double estimate_largest(const PlanShape *s, const PlanDevice *d)
 static double estimate_direct(const PlanShape *s, const PlanDevice *d)
 {
     const PlanConstants *const c = d->constants;
-    const bool by_lines = s->count > 1 && s->A.k_major && s->B.k_major;
-    const int sharers = direct_sharers(s->M * s->N * s->count, s->K, by_lines);
-    const double rounds = (double)ceil_div(s->K, DIRECT_IN_FLIGHT(by_lines) * sharers);
+    const DirectPlan direct =
+        direct_plan(s->M * s->N, s->K, s->count > 1, s->A.k_major && s->B.k_major);
+    const int sharers = direct.sharers;
+    const double rounds = (double)ceil_div(s->K, DIRECT_IN_FLIGHT(direct.by_lines) * sharers);
     const int64_t blocks = ceil_div(s->M * s->N * sharers, DIRECT_THREADS) * s->count;
     const double threads = (double)blocks * DIRECT_THREADS / d->multiprocessors;
     /* If B is row-major, a block reads only 4 or 16 of its columns, in part twice. */
@@ -233,7 +234,7 @@ static double estimate_direct(const PlanShape *s, const PlanDevice *d)
     const double wasted = s->B.k_major || sharers == 1 ? 0
                           : sharers == 32              ? 2 * K_by_N
                                                        : K_by_N / 2;
-    const double steps = threads * c->direct_step * (2 + (by_lines ? 2 : 1) * rounds);
+    const double steps = threads * c->direct_step * (2 + (direct.by_lines ? 2 : 1) * rounds);
     return c->launch + c->direct_round * rounds + overlapped(memory_cycles(s, wasted, d), steps);
 }
 

@@ -33,8 +33,7 @@ typedef struct {
 /* Blocks and threads of the largest cluster. Every GPU with clusters supports 8 blocks. */
 enum { CLUSTER_MOST_BLOCKS = 8, CLUSTER_MOST_THREADS = 1024 };
 
-/* DIRECT: the threads of a block, the largest problem, and steps of K that a thread loads at once.
- * In a batch whose operands are contiguous along K, warps read them line by line. */
+/* DIRECT: the threads of a block, the largest problem, and steps of K that a thread loads at once. */
 enum { DIRECT_THREADS = 128, DIRECT_MOST = 1 << 24 };
 #define DIRECT_IN_FLIGHT(by_lines) ((by_lines) ? 8 : 4)
 
@@ -155,11 +154,19 @@ Plan plan_choose(const Sgemm *problem, const PlanDevice *device);
 /* Many partial sums are added in groups first. Returns the size of a group, or 1 without groups. */
 int plan_group(int64_t splits);
 
-/* DIRECT: the threads that share a result: many if there are few results in the whole batch, or if
- * they read long lines. */
-static inline int direct_sharers(int64_t results, int64_t K, bool by_lines)
+/* DIRECT: the threads that share a result, and whether a warp reads lines of operands that are
+ * contiguous along K. It depends on whether there is a batch, but not on its size: all parts of a
+ * batch are computed in the same way. */
+typedef struct {
+    int sharers;
+    bool by_lines;
+} DirectPlan;
+
+static inline DirectPlan direct_plan(int64_t results, int64_t K, bool batch, bool contiguous)
 {
-    return results <= 1024 || (by_lines && K > 128) ? 32 : K <= 4 ? 1 : 8;
+    const bool by_lines = batch && contiguous && K > 4;
+    const bool many = batch ? by_lines && K > 128 : results <= 1024;
+    return (DirectPlan){many ? 32 : K <= 4 ? 1 : 8, by_lines};
 }
 
 /* How a product is computed in one launch together with others of other shapes (grouped.h). */

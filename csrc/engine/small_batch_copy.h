@@ -26,8 +26,9 @@ template <int N> KERNEL_BODY void read_floats(float *to, const float *from)
     }
 }
 
-/* Starts a copy of N floats to shared memory, or of zeros. An operand that all products share stays in
- * the L1 cache; otherwise all multiprocessors would read the same few lines of the L2 cache. */
+/* Starts a copy of N floats to shared memory, or of zeros. An operand that all products share is
+ * read through the L1 cache; otherwise all multiprocessors would read the same few lines of the L2
+ * cache. */
 template <int N>
 KERNEL_BODY void begin_copy(float *to, const float *from, bool inside, bool shared_by_all)
 {

@@ -79,9 +79,11 @@ static void divide_tasks(SmallBatchPlan *plan, const PlanShape *s, const PlanDev
     plan->blocks = (int)least(plan->tasks, d->multiprocessors * most(resident, 1));
 }
 
-/* Whole matrices of an operand of `size` rows of A, or columns of B, and `depth` steps of K. If float4s
- * do not cross pieces, a gap of four floats follows each piece: a line along K, or a matrix. Otherwise
- * the threads of a warp that read the same step of several lines or matrices meet in few banks. */
+/* Whole matrices of an operand: `size` rows of A, or columns of B, and `depth` steps of K. Threads of
+ * a warp read the same step of several lines or matrices. If these are multiples of 16 floats, the
+ * threads would meet in two of the 32 banks, so a gap of four floats follows each piece: a line
+ * along K, or a matrix if a warp computes at least two. The gaps need float4s that do not cross
+ * pieces. */
 static BatchCopy packed_copy(const PlanOperand *X, int size, int depth, int threads_of_matrix)
 {
     enum { GAP = 4 };
@@ -268,7 +270,7 @@ double small_batch_cycles(const PlanShape *s, const PlanDevice *d)
         OF_TASK = 300,  /* and to begin and end a task */
         WARPS = 4,      /* that issue in the same cycle */
     };
-    const double alone = 2.7; /* cycles for each issue slot of a warp that waits for itself only */
+    const double alone = 2.7; /* cycles per issue slot if no other warps hide a warp's latency */
     const SmallBatchPlan plan = small_batch_plan(s, d);
     const int T = plan.thread_tile;
     /* Issue slots for each multiply-add of the main loop. */

@@ -33,7 +33,8 @@ static Matrix transposed(const Matrix *X)
     return (Matrix){X->data, X->cols, X->rows, X->col_stride, X->row_stride, X->batch_stride};
 }
 
-/* Factor on the cycles to split an operand whose rows along K are no aligned float4s. */
+/* Factor on the cycles to split an operand that is contiguous along K, if the distance of its lines
+ * is no multiple of four floats: from a profile of `waves`. */
 static const double tensor_unaligned = 1.9;
 
 /* Cycles to split rows of an operand: each element (4 bytes) is read twice, and its hi/lo pair (4
@@ -44,7 +45,7 @@ static double splitting(int64_t rows, double depth)
            (0.89 * plan_fitted.from_memory * FITTED);
 }
 
-/* For an operand of one product, contiguous along K if `along` is 1. */
+/* The same for an operand with these strides along K and across it. */
 static double splitting_any(int64_t rows, double depth, int64_t along, int64_t across)
 {
     return splitting(rows, depth) * (along == 1 && across % 4 != 0 ? tensor_unaligned : 1);

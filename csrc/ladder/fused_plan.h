@@ -26,14 +26,16 @@ enum {
 };
 
 /* Fitted to 570 products on an H200, except for the two of copying A, which are from a profile. In
- * cycles: all launches; a block's work on a tile, a chunk of a wide and of a narrow tile; checking and
- * storing a result, twice as many if C has no rows of float4s; the kernel that adds slices, and each slice; copying A; and a step of K to split B
- * if it is not contiguous along K. Then partial sums, in bytes per cycle and multiprocessor; and the
- * bytes per cycle of memory, and of copying. */
+ * cycles: all launches; a block's work on a tile, a chunk of a wide and of a narrow tile; checking
+ * and storing a result; the kernel that adds slices, and each slice; copying A; and a step of K to
+ * split B if it is not contiguous along K. Then partial sums, in bytes per cycle and multiprocessor;
+ * and the bytes per cycle of memory, and of copying. Last, the factor on storing a result if the
+ * distance of C's lines is no multiple of four floats, from two batches. */
 static const double fused_start = 24700, fused_work = 1080, fused_wide_chunk = 2288,
                     fused_narrow_chunk = 1773, fused_store = 0.55, fused_adding = 3150,
                     fused_slice = 730, fused_copy = 6000, fused_across = 1.62,
-                    fused_collecting = 8.3, fused_memory = 1585, fused_copying = 1180;
+                    fused_collecting = 8.3, fused_memory = 1585, fused_copying = 1180,
+                    fused_unaligned = 2;
 
 static inline int64_t fused_ceil_div(int64_t count, int64_t by)
 {
@@ -71,7 +73,7 @@ static inline double fused_product_cycles(const Sgemm *p, int width, int slices,
     const double of_chunk = width == FUSED_WIDE ? fused_wide_chunk : fused_narrow_chunk;
     const double works = (double)fused_ceil_div(tiles * slices, multiprocessors);
     const int64_t pitch = p->C.col_stride == 1 ? p->C.row_stride : p->C.col_stride;
-    const double stored = fused_store * results * (pitch % 4 == 0 ? 1 : 2);
+    const double stored = fused_store * results * (pitch % 4 == 0 ? 1 : fused_unaligned);
     const double of_work =
         fused_work + of_chunk * (double)fused_ceil_div(chunks, slices) + (slices == 1 ? stored : 0);
     const double sums = 8 * (double)tiles * results;

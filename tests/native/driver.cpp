@@ -829,14 +829,17 @@ bool plans_pass(const std::vector<std::string> &sets)
     }
     plan = {LARGEST, 1, false, false, 0, 0.0};
     all_passed &= plan_passes("largest", {128, 256, 32}, sets, ++number);
-    /* With more results and a shorter K, fewer threads share each one; a single thread computes it if
-     * it can load all of so short a K. */
+    /* With more results, fewer threads share each one; a single thread computes it if it can load
+     * all of so short a K. */
     plan = {DIRECT, 1, false, false, 0, 0.0};
-    const int direct[][3] = {
-        {4, 4, DIRECT_IN_FLIGHT(true) * direct_sharers(4 * 4, 1024, true)},
-        {64, 64, DIRECT_IN_FLIGHT(true) * direct_sharers(64 * 64, 1024, true)},
-        {64, 64, DIRECT_IN_FLIGHT(false) * direct_sharers(64 * 64, 1024, false)},
-        {64, 64, 2}};
+    const auto round_of = [](int64_t results, int64_t K, bool batch) {
+        const DirectPlan found = direct_plan(results, K, batch, batch);
+        return DIRECT_IN_FLIGHT(found.by_lines) * found.sharers;
+    };
+    const int direct[][3] = {{4, 4, round_of(4 * 4, 1024, false)},
+                             {64, 64, round_of(64 * 64, 1024, false)},
+                             {64, 64, round_of(64 * 64, 1024, true)},
+                             {64, 64, DIRECT_IN_FLIGHT(false) / 2}};
     for (const auto &tile : direct) {
         const std::string name = std::to_string(tile[0]) + "x" + std::to_string(tile[2]);
         all_passed &= plan_passes("direct:" + name, tile, sets, ++number);
