@@ -29,8 +29,11 @@ CHILDREN = """
     for amount in range({amounts}):
         child = os.fork()
         if child == 0:
-            {prepare}
-            os._exit(product())
+            try: # Python itself may find no memory for a call
+                {prepare}
+                os._exit(product())
+            except MemoryError:
+                os._exit(12)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         ends.add(words.get(status, f"status {{status}}"))
     print(*sorted(ends), sep=", ")
@@ -42,17 +45,17 @@ def test_less_memory_than_a_block_needs(kept):
     """All memory is used, then some blocks of 8 kB are freed: first less, then more than shared
     memory needs."""
     prepare = f"""
-            full = [None] * 100_000
-            if {kept}:
-                product()
-            limit(0 if {kept} else 100 << 20)
-            try:
-                for filled in range(len(full)):
-                    full[filled] = bytearray(8100)
-            except MemoryError:
-                pass
-            for index in range(filled - 2 * amount, filled):
-                full[index] = None
+                full = [None] * 100_000
+                if {kept}:
+                    product()
+                limit(0 if {kept} else 100 << 20)
+                try:
+                    for filled in range(len(full)):
+                        full[filled] = bytearray(8100)
+                except MemoryError:
+                    pass
+                for index in range(filled - 2 * amount, filled):
+                    full[index] = None
     """
     code = CHILDREN.format(amounts=15, prepare=prepare.strip())
     ends = printed_by(code, MALLOC_ARENA_MAX="1", OPENBLAS_NUM_THREADS="1")
