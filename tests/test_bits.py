@@ -86,6 +86,15 @@ def test_results_do_not_depend_on_the_alignment_of_operands(name, monkeypatch, r
         assert results[0].tobytes() == results[1].tobytes(), (M, N, K, layout)
 
 
+def test_results_do_not_depend_on_the_place_in_a_batch(monkeypatch, rng):
+    """A launch computes at most 65,535 products, so there are two. Both add in the same order."""
+    monkeypatch.setenv(SETTING, "132")
+    shapes = ((16, 64), (64, 1))
+    A, B = (np.broadcast_to(uniform(rng, *one), (65_536, *one)).copy() for one in shapes)
+    result = run("simt", A, B, device="cpu")
+    assert (result == result[0]).all()
+
+
 @pytest.mark.parametrize("name", ["splitk", "streamk", "tma", "simt", "auto"])
 class TestMultiprocessors:
     def test_decide_how_k_is_divided(self, name, monkeypatch):
