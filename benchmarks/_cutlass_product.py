@@ -53,13 +53,17 @@ def library() -> ctypes.CDLL:
 
 
 def product(A: Any, B: Any, out: Any, kernel: str) -> None:
-    """Queues out = A @ B of row-major matrices in the default stream, by a function of SOURCE."""
+    """Queues out = A @ B in the default stream, by a function of SOURCE. A and out are row-major, B
+    is row-major or column-major."""
     a, b, c = (matrix.__cuda_array_interface__ for matrix in (A, B, out))
     (M, K), (_, N) = a["shape"], b["shape"]
-    if any(each["strides"] and each["strides"][1] != 4 for each in (a, b, c)):  # None: by rows
-        raise ValueError("these kernels take matrices by rows")
+    steps = [each["strides"][1] if each["strides"] else 4 for each in (a, b, c)]  # None: by rows
+    by_columns = steps[1] != 4 and b["strides"][0] == 4
+    if steps[0] != 4 or steps[2] != 4 or not (steps[1] == 4 or by_columns):
+        raise ValueError("these kernels take A and out by rows, and B by rows or columns")
     pointers = (ctypes.c_void_p(each["data"][0]) for each in (a, b, c))
-    status = getattr(library(), kernel)(*pointers, M, N, K, None)
+    function = getattr(library(), f"{kernel}_nt" if by_columns else kernel)
+    status = function(*pointers, M, N, K, None)
     if status != 0:
         raise RuntimeError(f"CUTLASS refused {M} x {N} x {K}: status {status}")
 

@@ -1,4 +1,7 @@
-"""A product of float32 matrices by Triton, with a chosen input precision."""
+"""A product of float32 matrices by Triton, with a chosen input precision.
+
+Triton tries the tiles of TILES at the first product of a size, and keeps the fastest.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,31 @@ import torch
 import triton
 import triton.language as tl
 
-BM, BN, BK, BAND = 128, 128, 32, 8
+BAND = 8
+TILES = (
+    *((64, 64, 32, 4, 3), (64, 64, 64, 4, 3), (128, 64, 32, 4, 4), (128, 128, 16, 4, 4)),
+    *((128, 128, 32, 4, 3), (128, 128, 32, 8, 3), (128, 256, 32, 8, 3)),
+)
+"""BM, BN, BK, and the warps and stages of a block."""
 
 
+def _timed(call: Any, quantiles: Any) -> Any:
+    return triton.testing.do_bench(call, warmup=3, rep=15, quantiles=quantiles)
+
+
+@triton.autotune(
+    [
+        triton.Config({"BM": BM, "BN": BN, "BK": BK}, num_warps=warps, num_stages=stages)
+        for BM, BN, BK, warps, stages in TILES
+    ],
+    key=["M", "N", "K", "b_along", "PRECISION"],
+    do_bench=_timed,
+)
 @triton.jit
 def _product(  # type: ignore[no-untyped-def]
-    a, b, c, M, N, K, lda, ldb, ldc,
-    PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-    BAND: tl.constexpr,
+    a, b, c, M, N, K, lda, b_along, b_across, ldc,
+    PRECISION: tl.constexpr, BAND: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    BK: tl.constexpr,
 ):  # fmt: skip
     """A tile of C, in bands of BAND rows of tiles."""
     number = tl.program_id(0)
@@ -30,17 +50,16 @@ def _product(  # type: ignore[no-untyped-def]
         inside_a = (i[:, None] < M) & (k[None, :] < K)
         inside_b = (k[:, None] < K) & (j[None, :] < N)
         of_a = tl.load(a + i[:, None] * lda + k[None, :], mask=inside_a, other=0.0)
-        of_b = tl.load(b + k[:, None] * ldb + j[None, :], mask=inside_b, other=0.0)
+        of_b = tl.load(b + k[:, None] * b_along + j[None, :] * b_across, mask=inside_b, other=0.0)
         sums = tl.dot(of_a, of_b, sums, input_precision=PRECISION)
     tl.store(c + i[:, None] * ldc + j[None, :], sums, mask=(i[:, None] < M) & (j[None, :] < N))
 
 
 def product(A: Any, B: Any, out: Any, precision: str) -> None:
-    """Queues out = A @ B of row-major matrices in PyTorch's current stream."""
+    """Queues out = A @ B in PyTorch's current stream. A and out are row-major."""
     a, b, c = (torch.as_tensor(X, device="cuda") for X in (A, B, out))
     (M, K), N = a.shape, b.shape[1]
-    strides = (a.stride(0), b.stride(0), c.stride(0))
-    grid = (triton.cdiv(M, BM) * triton.cdiv(N, BN),)
-    _product[grid](
-        a, b, c, M, N, K, *strides, precision, BM, BN, BK, BAND, num_warps=8, num_stages=3
+    strides = (a.stride(0), *b.stride(), c.stride(0))
+    _product[lambda tile: (triton.cdiv(M, tile["BM"]) * triton.cdiv(N, tile["BN"]),)](
+        a, b, c, M, N, K, *strides, precision, BAND
     )

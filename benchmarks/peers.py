@@ -11,7 +11,6 @@ Missing peers are reported with the reason.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import importlib
 import math
 import statistics
@@ -21,20 +20,17 @@ from pathlib import Path
 
 import numpy as np
 from _energy import energies
+from _libraries import LOOKS, left_out, libraries
 from _results import output_argument, parsed, redraw, write_comparison
 
-from sgemm_kernels import Error, Measurement, Results, measure, variants
+from sgemm_kernels import Error, Measurement, Results, measure
 from sgemm_kernels._style import (
-    LINE,
-    Look,
     Picture,
-    annotate,
     drawing,
-    in_points,
     label_of,
     look,
     mark_unmet,
-    spread,
+    ticks,
 )
 from sgemm_kernels._table import table
 from sgemm_kernels.cli.speed_tables import beside_peers, named
@@ -47,16 +43,11 @@ from sgemm_kernels.measuring.truth import Truth
 
 SIZES = (1024, 2048, 4096, 8192)
 HEIGHT = 6.5
-"""The picture's height in inches: a dozen labels fit one above the other."""
+"""The picture's height in inches."""
+SPEEDS = (10, 20, 50, 100, 200, 400, 800)
+"""Ticks, in TFLOP/s."""
 SECONDS = 2.0
 OURS = ("simt", "auto")
-COMPETITORS = {
-    "Triton tf32x3": ("_triton_product", "torch triton", {"precision": "tf32x3"}),
-    "Triton bf16x6": ("_triton_product", "torch triton", {"precision": "bf16x6"}),
-    "CUTLASS SIMT": ("_cutlass_product", "nvidia-cutlass", {"kernel": "simt"}),
-    "CUTLASS 3xTF32": ("_cutlass_product", "nvidia-cutlass", {"kernel": "three_tf32"}),
-}
-"""Names, each with the module that defines `product`, its packages, and its arguments."""
 JAX = {
     "JAX float32": None,
     "JAX TF32 X3": "TF32_TF32_F32_X3",
@@ -64,47 +55,7 @@ JAX = {
     "JAX BF16 X9": "BF16_BF16_F32_X9",
 }
 """Names, each with JAX's algorithm."""
-LOOKS = {
-    name: Look("#7a838e", marker, line)
-    for name, marker, line in (
-        ("cublas", "s", "--"),
-        ("cublas-tf32", "v", ":"),
-        ("Triton tf32x3", "D", "-."),
-        ("Triton bf16x6", "^", "-."),
-        ("CUTLASS SIMT", "p", "--"),
-        ("CUTLASS 3xTF32", "h", ":"),
-        ("JAX float32", "1", "--"),
-        ("JAX TF32 X3", "2", ":"),
-        ("JAX BF16 X6", "3", ":"),
-        ("JAX BF16 X9", "4", ":"),
-    )
-}
-"""Line styles of the libraries, which share one colour."""
-
-
-def libraries(device: str) -> Iterator[tuple[str, str | Competitor | None]]:
-    """Each library as `measure` takes it. If it cannot run here, prints why and yields None."""
-    missing = next(v.unavailable for v in variants() if v.name == "cublas")
-    for name in ("cublas", "cublas-tf32"):
-        yield name, said(name, missing) if missing else name
-    for name, (module, packages, how) in COMPETITORS.items():
-        try:
-            product = importlib.import_module(module).product
-            competitor = functools.partial(product, **how)
-            measure((name, competitor), 256, device=device, seconds=0.01, whole_calls=False)
-        except ImportError as error:
-            yield name, said(name, f"{error}: pip install {packages}")
-        except Exception as error:  # any error of a compiler
-            yield name, said(name, str(error).strip().partition("\n")[0])
-        else:
-            yield name, competitor
-
-
 BEYOND_FLOAT32 = "larger than rounding in float32 explains, u sqrt(K) with u = 2**-24"
-
-
-def said(name: str, why: str) -> None:
-    print(f"{name} is left out: {why}", file=sys.stderr)
 
 
 def by_jax(results: Results, data: str) -> Iterator[Measurement]:
@@ -113,7 +64,7 @@ def by_jax(results: Results, data: str) -> Iterator[Measurement]:
         products = importlib.import_module("_jax_product")
         products.needs_gpu()
     except (ImportError, RuntimeError) as error:
-        said("JAX", str(error).strip().partition("\n")[0])
+        left_out("JAX", str(error).strip().partition("\n")[0])
         return
     _, make = DATA[data]
     for shape in results.shapes:
@@ -126,7 +77,7 @@ def by_jax(results: Results, data: str) -> Iterator[Measurement]:
                 taken = tuple(products.samples(algorithm, A, B)) if error.right else ()
                 unmet = unmet_of(taken, statistics.median(taken)) if taken else ()
             except Exception as problem:  # any error of XLA
-                said(f"{name} at {shape[0]}", str(problem).strip().partition("\n")[0])
+                left_out(f"{name} at {shape[0]}", str(problem).strip().partition("\n")[0])
                 continue
             yield Measurement(
                 results.run,
@@ -171,7 +122,8 @@ def answer(results: Results) -> str:
 
 
 def picture(results: Results, *, dark: bool = False) -> Picture:
-    """Speed over error: a line for each library from the smallest size to the largest."""
+    """Speed over error: a line for each library from the smallest size to the largest. The legend
+    begins with the fastest one."""
     first, last = results.shapes[0][0], results.shapes[-1][0]
     note = f"M = N = K, from {first} (the small mark) to {last}; {results.run.protocol.data}\n"
     ways = {row.timed_by for row in results.rows if row.timed_by}
@@ -181,7 +133,7 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
     note += results.run.describe()
     with drawing(answer(results), note, dark=dark, height=HEIGHT) as (figure, theme):
         axes = figure.subplots()
-        ends: list[tuple[str, tuple[float, float], str]] = []
+        lines = []
         unmet: list[tuple[float, float]] = []
         for name in results.variants:
             found = (results.find(name, shape) for shape in results.shapes)
@@ -191,33 +143,29 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
             errors = [row.error.relative for row in rows]
             speeds = [(row.gflops or math.nan) / 1e3 for row in rows]
             style = LOOKS.get(name, look(name))
-            axes.plot(errors, speeds, label=label_of(named(results, name)), **style.line())
+            lines += axes.plot(errors, speeds, label=label_of(named(results, name)), **style.line())
             axes.plot(errors[:1], speeds[:1], **style.line() | {"markersize": 3})
-            ends.append((label_of(named(results, name)), (errors[-1], speeds[-1]), style.colour))
             points = zip(errors, speeds, strict=True)
             unmet += [point for point, row in zip(points, rows, strict=True) if row.unmet]
             if name == "cublas":
-                exact = axes.axvspan(0, max(errors), color=theme.good, alpha=0.1, linewidth=0)
+                axes.axvspan(0, max(errors), color=theme.good, alpha=0.1, linewidth=0)
                 axes.annotate(
                     "no larger error than cuBLAS in float32\n↖ up and to the left is better",
-                    (1, 1),
-                    (-8, -8),
-                    xycoords=exact,
+                    (0, 1),
+                    (8, -8),
+                    xycoords="axes fraction",
                     textcoords="offset points",
-                    ha="right",
                     va="top",
                     color=theme.good,
                 )
         axes.set(xscale="log", xlabel="relative Frobenius error against float64")
-        axes.set(ylabel="TFLOP/s", ylim=(0, None))
-        axes.margins(x=0.25)
+        axes.set(yscale="log", ylabel="TFLOP/s")
+        axes.margins(x=0.25, y=0.15)
+        low, high = axes.get_ylim()
+        ticks(axes, "y", [mark for mark in SPEEDS if low < mark < high])
+        lines.sort(key=lambda line: -line.get_ydata()[-1])
+        figure.legend(handles=lines, loc="outside right center", fontsize=9, handlelength=3)
         mark_unmet(axes, unmet, theme)
-        ends.sort(key=lambda end: end[1][1])
-        heights = [y for _, y in in_points(axes, [place for _, place, _ in ends])]
-        ((_, bottom),) = in_points(axes, [(ends[0][1][0], 0)])
-        above = [max(y, bottom + (i + 0.5) * LINE) for i, y in enumerate(heights)]
-        for (text, place, colour), y, moved in zip(ends, heights, spread(above, LINE), strict=True):
-            annotate(axes, text, place, (14, moved - y), colour, line=abs(moved - y) > 1)
     return figure
 
 

@@ -4,34 +4,43 @@
 models, with a column-major B (the weights of a linear layer), and squares. These shapes have few
 columns: reading A takes a large share of the time, and few tiles fill a GPU.
 
-The variants and cuBLAS alternate, with few samples each and a cold cache. It writes JSON with every
-sample, and prints the times, the ratios to cuBLAS and the geometric mean of each variant.
+All kernels, `auto` with a B that was prepared before, cuBLAS in float32 and in TF32, and the other
+libraries alternate, with few samples each and a cold cache. It writes JSON with every sample, and
+prints the times, the ratios to cuBLAS and the geometric mean of each way.
 """
 
 from __future__ import annotations
 
 import itertools
-import statistics
+import math
 import sys
 import time
+from typing import Any
 
+from _libraries import LOOKS, libraries
 from _results import joined, output_argument, parsed, redraw, write_comparison
 
-from sgemm_kernels import Error, Results
+from sgemm_kernels import Device, Error, Results, prepare, run
 from sgemm_kernels._style import SERIES, Picture, drawing, ticks
 from sgemm_kernels._table import table
-from sgemm_kernels.cli.speed_tables import sampled
+from sgemm_kernels.cli.speed_tables import by_tokens, sampled
 from sgemm_kernels.measuring.brief import measure_briefly
+from sgemm_kernels.measuring.competitors import Competitor, Measured
 from sgemm_kernels.measuring.devices import find_gpu
+from sgemm_kernels.measuring.measurement import TF32
+from sgemm_kernels.measuring.operands import operand_sets
 from sgemm_kernels.measuring.progress import progress
 from sgemm_kernels.measuring.shapes import Case, size_text
 
-NAMES = ("cublas", "simt", "waves", "fused", "auto")
+OURS = ("simt", "waves", "fused", "auto")
+PREPARED = "auto, prepared B"
 TOKENS = (512, 2048, 8192, 65536)
 EXPERTS = (64, 128, 256, 384, 896)
 HIDDEN = (2048, 7168)
 SQUARES = (1024, 2048, 4096, 8192)
 SECONDS = 600.0
+DEFAULT_STREAM = 1
+"""CUDA's handle for it. Competitors are timed there."""
 
 
 def routers() -> list[Case]:
@@ -44,70 +53,92 @@ def squares() -> list[Case]:
     return [((n, n, n), "NN") for n in SQUARES]
 
 
-def measured(device: str, seconds: float) -> Results:
+def with_prepared(copies: int) -> Competitor:
+    """`auto` with prepared copies of the B of the first call, in turn, so that none is cached."""
+    made: list[Any] = []
+    place = itertools.count()
+
+    def product(A: Any, B: Any, out: Any) -> None:
+        if not made:
+            made.extend(prepare(B) for _ in range(copies))
+        run("auto", A, made[next(place) % copies], out=out, stream=DEFAULT_STREAM)
+
+    return product
+
+
+def measured(gpu: Device, seconds: float) -> Results:
     """Rows of all cases within the time limit, the smallest operands first."""
+    others: list[Measured] = []
+    for name, found in libraries(gpu.name):
+        others += [] if found is None else [found if isinstance(found, str) else (name, found)]
     end = time.monotonic() + seconds
     cases = sorted([*routers(), *squares()], key=lambda case: case[0][0] * case[0][2])
     found: list[Results] = []
     with progress(len(cases)) as advance:
         while len(found) < len(cases) and time.monotonic() < end:
             shape, layout = cases[len(found)]
-            found.append(measure_briefly(NAMES, shape, layout, device=device))
+            copies = operand_sets(shape, gpu.l2_bytes or 0)
+            ways = [*OURS, (PREPARED, with_prepared(copies)), *others]
+            found.append(measure_briefly(ways, shape, layout, device=gpu.name))
             advance(size_text(shape, layout))
     if len(found) < len(cases):
         print(f"{len(cases) - len(found)} cases are left out: time was over", file=sys.stderr)
     return joined(found, interrupted=len(found) < len(cases))
 
 
-def rows(results: Results) -> list[tuple[str, ...]]:
-    """For each case cuBLAS's time, each variant's ratio to it, and the error of `auto`."""
+def rows(results: Results) -> tuple[list[str], list[list[str]]]:
+    """For each case cuBLAS's time, and the speed of each other way relative to it."""
+    others = [name for name in results.variants if name != "cublas"]
+    own = {(row.variant, row.case): row for row in results.rows}
     lines = []
-    for shape, layout in results.cases:
-        own = {row.variant: row for row in results.rows if row.case == (shape, layout)}
-        ratios = [results.ratios(own[name])[0] for name in NAMES[1:]]
-        time_us = f"{(own['cublas'].median_s or 0) * 1e6:.0f}"
-        errors = own["auto"].error.relative / own["cublas"].error.relative
-        lines.append((size_text(shape, layout), time_us, *ratios, f"{errors:.2f}"))
-    return lines
-
-
-def means(results: Results, name: str) -> dict[str, float]:
-    """A variant's geometric mean over cuBLAS for routers by their number of experts, and for
-    squares."""
-    found: dict[str, list[float]] = {}
-    for row in results.rows:
-        if row.variant == name and row.vs_cublas is not None:
-            kind = "squares" if row.M == row.N == row.K else f"{row.N} experts"
-            found.setdefault(kind, []).append(row.vs_cublas)
-    return {kind: statistics.geometric_mean(ratios) for kind, ratios in found.items()}
+    for case in results.cases:
+        time_us = f"{(own['cublas', case].median_s or 0) * 1e6:.0f}"
+        ratios = [results.ratios(own.get((name, case)))[0] for name in others]
+        lines.append([size_text(*case), time_us, *ratios])
+    return ["size", "cublas, us", *others], lines
 
 
 def picture(results: Results, *, dark: bool = False) -> Picture:
-    """The speed of each variant over cuBLAS's: a panel for each number of tokens, and for
-    squares."""
+    """The speed over cuBLAS's of each way with float32's accuracy: a panel for each number of
+    tokens, and for squares. The marks of a product are beside each other."""
     title = "Speed over cuBLAS's: routers, and squares"
     note = f"M tokens, N experts, B column-major; {sampled(results)}\n{results.run.describe()}"
-    kinds = [*TOKENS, None]
-    with drawing(title, note, dark=dark, height=12) as (figure, theme):
-        panels = figure.subplots(len(kinds), squeeze=False)[:, 0]
-        for axes, M in zip(panels, kinds, strict=True):
+    looks = dict(zip(OURS, SERIES, strict=False))
+    names = [name for name in results.variants if name not in ("cublas", TF32)]
+    with drawing(title, note, dark=dark, height=13) as (figure, theme):
+        panels = figure.subplots(len(TOKENS) + 1)
+        for axes, M in zip(panels, [*TOKENS, None], strict=True):
             cases = [
                 case
                 for case in results.cases
                 if (len(set(case[0])) == 1 if M is None else case[0][0] == M and case[1] == "NT")
             ]
-            for name, colour in zip(NAMES[1:], SERIES, strict=False):
+            for index, name in enumerate(names):
                 by_case = {row.case: row.vs_cublas for row in results.rows if row.variant == name}
-                axes.plot([by_case[case] for case in cases], "o", color=colour, label=name)
+                places = [i + (index - len(names) / 2) / 14 for i in range(len(cases))]
+                colour = looks.get(
+                    name, looks["auto"] if name == PREPARED else LOOKS["cublas"].colour
+                )
+                axes.plot(
+                    places,
+                    [by_case.get(case) or math.nan for case in cases],
+                    marker=LOOKS[name].marker if name in LOOKS else "o",
+                    markersize=5,
+                    linestyle="",
+                    color=colour,
+                    markerfacecolor=colour if name in OURS else "none",
+                    label=name,
+                )
             labels = [str(s[0]) if M is None else f"{s[1]}\n{s[2]}" for s, _ in cases]
             axes.set_xticks(range(len(cases)), labels)
+            axes.grid(visible=False, axis="x")
             axes.axhline(1, color=theme.ink, linewidth=1.5)
             axes.set(yscale="log", ylabel="times as fast",
                      title="squares" if M is None else f"{M} tokens (experts, hidden)")  # fmt: skip
             low, high = axes.get_ylim()
-            marks = (0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 4, 5)
+            marks = (0.05, 0.1, 0.2, 0.5, 1, 2, 4)
             ticks(axes, "y", [mark for mark in marks if low < mark < high])
-        panels[0].legend(loc="upper left", fontsize=9, ncols=len(NAMES))
+        panels[-1].legend(loc="upper left", bbox_to_anchor=(0, -0.25), fontsize=9, ncols=5)
     return figure
 
 
@@ -119,14 +150,13 @@ def main() -> int:
     )
     arguments = parsed(parser, lambda path: redraw(path, picture))
     try:
-        results = measured(find_gpu("routers are measured").name, arguments.seconds)
+        results = measured(find_gpu("routers are measured"), arguments.seconds)
     except (Error, OSError, ImportError, MemoryError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
     print(f"{results.run.describe()}\n")
-    print(table(("size", "cublas, us", *NAMES[1:], "error / cublas"), rows(results)))
-    for name in NAMES[1:]:
-        print(name, ", ".join(f"{k}: {v:.2f}" for k, v in means(results, name).items()))
+    print(table(*rows(results)))
+    print(f"\n{table(*by_tokens(results))}")
     write_comparison(arguments.output, results, picture)
     return 0 if all(row.error.right for row in results.rows) else 1
 

@@ -222,6 +222,7 @@ def run_many(
     device: str | None = None,
     stream: _Stream | None = None,
 ) -> list[_Out]: ...
+@overload
 def _run_measured(
     variant: str | _CustomKernel,
     A: NDArray[np.float32],
@@ -234,6 +235,15 @@ def _run_measured(
     device: str | None = None,
     stream: None = None,
 ) -> NDArray[np.float32]: ...
+@overload
+def _run_measured(
+    variant: str | _CustomKernel,
+    A: _OnGpu,
+    B: _OnGpu,
+    *,
+    out: _Out,
+    stream: _Stream | None = None,
+) -> _Out: ...
 def prepare(B: NDArray[np.float32] | _OnGpu, *, device: str | None = None) -> PreparedMatrix: ...
 def empty(shape: int | tuple[int, ...]) -> NDArray[np.float32]: ...
 def _memory() -> tuple[int, int, int]: ...

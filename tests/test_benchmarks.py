@@ -562,6 +562,57 @@ class TestLayouts:
 
 
 @pytest.mark.skipif(OVER_HIP, reason="they are for NVIDIA GPUs")
+class TestLibraries:
+    @pytest.fixture
+    def libraries(self, experiment):
+        return experiment("_libraries")
+
+    def test_libraries_that_do_not_compile_are_left_out(self, libraries, monkeypatch, capsys):
+        def refusing(names, *_, **__):
+            raise RuntimeError(f"{names[0]}: no such precision\nand more")
+
+        fake = types.SimpleNamespace(product=lambda *_, **__: None)
+        for module, *_ in libraries.COMPETITORS.values():
+            monkeypatch.setitem(sys.modules, module, fake)
+        monkeypatch.setattr(libraries, "measure", refusing)
+        found = dict(libraries.libraries("cuda:0"))
+        assert [found[name] for name in libraries.COMPETITORS] == [None] * len(
+            libraries.COMPETITORS
+        )
+        assert "bf16x6: no such precision\n" in capsys.readouterr().err
+
+    def test_without_headers_or_compiler_cutlass_is_left_out(
+        self, libraries, experiment, monkeypatch, tmp_path, capsys
+    ):
+        """The replacement for `measure` runs each competitor's product."""
+
+        def measure(competitor, n, **_):
+            competitor[1](*(exported(np.ones((n, n), np.float32)) for _ in "ABC"))
+
+        product = experiment("_cutlass_product")
+        product.library.cache_clear()
+        monkeypatch.setattr(product, "architecture", lambda: "sm_90a")
+        monkeypatch.setitem(sys.modules, "_triton_product", None)
+        monkeypatch.setattr(libraries, "measure", measure)
+        monkeypatch.setenv("CUTLASS_PATH", str(tmp_path))
+        assert dict(libraries.libraries("cuda:0"))["CUTLASS SIMT"] is None
+        assert f"CUTLASS's headers are missing: not in CUTLASS_PATH={tmp_path}" in (
+            capsys.readouterr().err
+        )
+        make_headers_of_cutlass(product, tmp_path)
+        monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+        monkeypatch.setattr(experiment("_compiled"), "FOLDER", tmp_path)
+        assert dict(libraries.libraries("cuda:0"))["CUTLASS 3xTF32"] is None
+        assert "CUTLASS 3xTF32 is left out" in (said := capsys.readouterr().err)
+        assert "no nvcc" in said
+
+
+def named_in(picture):
+    """The names in a picture's legend."""
+    return [text.get_text() for text in picture.legends[0].get_texts()]
+
+
+@pytest.mark.skipif(OVER_HIP, reason="they are for NVIDIA GPUs")
 class TestPeers:
     @pytest.fixture
     def peers(self, experiment, monkeypatch):
@@ -594,7 +645,7 @@ class TestPeers:
         self.patch(peers, monkeypatch)
         assert run_script(peers, monkeypatch, "-o", tmp_path / "peers.json") == 0
         said = capsys.readouterr()
-        for name in (*peers.COMPETITORS, "JAX"):
+        for name in (*sys.modules["_libraries"].COMPETITORS, "JAX"):
             assert f"{name} is left out" in said.err
             assert name not in said.out
         assert {path.name for path in tmp_path.iterdir()} == {
@@ -636,15 +687,17 @@ class TestPeers:
 
     def test_a_point_for_each_size_and_a_name_for_each_way(self, peers, monkeypatch):
         self.patch(peers, monkeypatch, wrong=["cublas"])
-        ways = ["simt", "auto", "cublas", "cublas-tf32", *((n, print) for n in peers.COMPETITORS)]
+        competitors = sys.modules["_libraries"].COMPETITORS
+        ways = ["simt", "auto", "cublas", "cublas-tf32", *((n, print) for n in competitors)]
         results = peers.measure(ways, list(peers.SIZES))
-        (axes,) = peers.picture(results).axes
-        names = ["simt", "auto", "cuBLAS TF32", *peers.COMPETITORS]
-        assert {text.get_text() for text in axes.texts} == set(names)
+        picture = peers.picture(results)
+        (axes,) = picture.axes
+        names = ["simt", "auto", "cuBLAS TF32", *competitors]
+        assert named_in(picture) == [*reversed(names)], "the fastest first"
         drawn = [line for line in axes.lines if line.get_label() in names]
         assert [line.get_label() for line in drawn] == names
         assert all(len(line.get_xdata()) == len(peers.SIZES) for line in drawn)
-        places = (0, 1, *range(3, 4 + len(peers.COMPETITORS)))
+        places = (0, 1, *range(3, 4 + len(competitors)))
         assert [line.get_xdata()[0] for line in drawn] == [1e-7 / 2**n for n in places]
 
     def test_a_way_less_exact_than_float32_is_named_with_its_error(self, peers, monkeypatch):
@@ -666,7 +719,7 @@ class TestPeers:
         assert "wrong, 2.6e-04" in table(*peers.beside_peers(results))
         assert named in table(*peers.beside_peers(results))
         picture = peers.picture(results)
-        assert named in {text.get_text() for text in picture.axes[0].texts}
+        assert named in named_in(picture)
         assert peers.BEYOND_FLOAT32 in "".join(text.get_text() for text in picture.texts)
         assert named in repr(results)
         assert "auto, error" not in repr(results)
@@ -689,43 +742,6 @@ class TestPeers:
         (axes,) = peers.picture(early).axes
         (cross,) = [line for line in axes.lines if line.get_marker() == "x"]
         assert list(cross.get_xdata()) == [rows[-1].error.relative]
-
-    def test_libraries_that_do_not_compile_are_left_out(self, peers, monkeypatch, capsys):
-        def refusing(names, *_, **__):
-            raise RuntimeError(f"{names[0]}: no such precision\nand more")
-
-        fake = types.SimpleNamespace(product=lambda *_, **__: None)
-        for module, *_ in peers.COMPETITORS.values():
-            monkeypatch.setitem(sys.modules, module, fake)
-        monkeypatch.setattr(peers, "measure", refusing)
-        found = dict(peers.libraries("cuda:0"))
-        assert [found[name] for name in peers.COMPETITORS] == [None] * len(peers.COMPETITORS)
-        assert "bf16x6: no such precision\n" in capsys.readouterr().err
-
-    def test_without_headers_or_compiler_cutlass_is_left_out(
-        self, peers, experiment, monkeypatch, tmp_path, capsys
-    ):
-        """The replacement for `measure` runs each competitor's product."""
-
-        def measure(competitor, n, **_):
-            competitor[1](*(exported(np.ones((n, n), np.float32)) for _ in "ABC"))
-
-        product = experiment("_cutlass_product")
-        product.library.cache_clear()
-        monkeypatch.setattr(product, "architecture", lambda: "sm_90a")
-        monkeypatch.setitem(sys.modules, "_triton_product", None)
-        monkeypatch.setattr(peers, "measure", measure)
-        monkeypatch.setenv("CUTLASS_PATH", str(tmp_path))
-        assert dict(peers.libraries("cuda:0"))["CUTLASS SIMT"] is None
-        assert f"CUTLASS's headers are missing: not in CUTLASS_PATH={tmp_path}" in (
-            capsys.readouterr().err
-        )
-        make_headers_of_cutlass(product, tmp_path)
-        monkeypatch.setattr("shutil.which", lambda *_, **__: None)
-        monkeypatch.setattr(experiment("_compiled"), "FOLDER", tmp_path)
-        assert dict(peers.libraries("cuda:0"))["CUTLASS 3xTF32"] is None
-        assert "CUTLASS 3xTF32 is left out" in (said := capsys.readouterr().err)
-        assert "no nvcc" in said
 
     def test_jax_is_timed_by_chains_and_says_so(self, peers, monkeypatch, tmp_path, capsys):
         """Fakes the part of JAX that is used. One algorithm is as inexact as TF32, one is
@@ -771,6 +787,81 @@ def make_headers_of_cutlass(product, folder):
     for header in (product.HEADER, Path("include/cutlass/version.h")):
         (folder / header).parent.mkdir(parents=True, exist_ok=True)
         (folder / header).write_text("#define CUTLASS_MAJOR 4\n")
+
+
+@pytest.mark.skipif(OVER_HIP, reason="they are for NVIDIA GPUs")
+class TestRouters:
+    @staticmethod
+    def times():
+        """Each way's time in microseconds."""
+        own = {"simt": 8, "waves": 4, "fused": 2, "auto": 2, "auto, prepared B": 1}
+        return {**own, "cublas": 8, "cublas-tf32": 1, "Triton tf32x3": 16}
+
+    @pytest.fixture
+    def routers(self, experiment, monkeypatch):
+        """`measure_briefly` with times by name; one product has a wrong result of `waves`."""
+        routers = experiment("routers")
+
+        def measure_briefly(names, shape, layout, *, device):
+            assert device == "cuda:0"
+            assert layout == ("NN" if len(set(shape)) == 1 else "NT")
+            names = [name if isinstance(name, str) else name[0] for name in names]
+            assert {*names} == {*self.times()}
+            rows = []
+            for name in names:
+                wrong = name == "waves" and shape[0] == 512
+                samples = () if wrong else (1e-6 * self.times()[name],) * 5
+                error = Accuracy(1e-7 * (1 + (name == "cublas")), 2.0 if wrong else 0.5, 1)
+                rows.append(Measurement(RUN, name, *shape, error, samples_s=samples,
+                                        layout=layout, cublas_median_s=8e-6))  # fmt: skip
+            return Results(RUN, tuple(rows))
+
+        found = {"cublas": "cublas", "cublas-tf32": "cublas-tf32", "Triton tf32x3": print,
+                 "CUTLASS SIMT": None}  # fmt: skip
+        gpu = types.SimpleNamespace(name="cuda:0", l2_bytes=1 << 20)
+        monkeypatch.setattr(routers, "measure_briefly", measure_briefly)
+        monkeypatch.setattr(routers, "libraries", lambda _: found.items())
+        monkeypatch.setattr(routers, "find_gpu", lambda _: gpu)
+        return routers
+
+    def test_all_products_beside_the_libraries(self, routers, monkeypatch, tmp_path, capsys):
+        path = tmp_path / "routers.json"
+        assert run_script(routers, monkeypatch, "-o", path) == 1, "a wrong result"
+        lines = [re.split(r"  +", line.strip()) for line in capsys.readouterr().out.splitlines()]
+        speeds = ["1.00", "4.00", "4.00", "8.00", "8.00", "0.50"]
+        assert ["65536x896x7168 NT", "8", speeds[0], "2.00", *speeds[1:]] in lines
+        assert ["512x64x2048 NT", "8", speeds[0], "-", *speeds[1:]] in lines
+        assert ["waves", "-", *["2.00"] * 7, "0.50"] in lines
+        assert ["fused", *["4.00"] * 8, "0.50"] in lines
+        table = speed_tables.routers(path)
+        assert "| Triton tf32x3 | 0.50 | 0.50 |" in table
+        assert "| times cuBLAS's speed | 512 rows | 2048 rows |" in table
+        assert RUN.csrc_hash in table
+        picture = routers.picture(Results.from_json(path))
+        names = {line.get_label() for line in picture.axes[0].lines[:-1]}
+        assert names == {*self.times()} - {"cublas", "cublas-tf32"}
+
+    def test_each_product_has_another_prepared_copy(self, routers, monkeypatch):
+        copies = itertools.count()
+        used = []
+        monkeypatch.setattr(routers, "prepare", lambda B: (B, next(copies)))
+        monkeypatch.setattr(routers, "run", lambda *given, **_: used.append(given))
+        product = routers.with_prepared(3)
+        for call in range(4):
+            product("A", f"B{call}", "out")
+        assert used == [("auto", "A", ("B0", copy)) for copy in (0, 1, 2, 0)]
+
+    def test_the_last_products_are_left_out_if_time_runs_out(
+        self, routers, monkeypatch, tmp_path, capsys
+    ):
+        clock = itertools.count(0, 60.0)
+        monkeypatch.setattr(routers, "time", types.SimpleNamespace(monotonic=clock.__next__))
+        path = tmp_path / "routers.json"
+        assert run_script(routers, monkeypatch, "-o", path, "--seconds", "200") == 1
+        assert "41 cases are left out" in capsys.readouterr().err
+        results = Results.from_json(path)
+        assert results.interrupted
+        assert len(results.cases) == 3
 
 
 class TestCublasProduct:
@@ -872,14 +963,23 @@ class TestCutlassProduct:
         product = experiment("_cutlass_product")
         source = tmp_path / "simt.c"
         source.write_text("""
-            int simt(const float *A, const float *B, float *C, int M, int N, int K, void *stream)
+            static int product(const float *A, const float *B, float *C, int M, int N, int K,
+                               int along, int across)
             {
                 for (int i = 0; i < M * N; ++i) {
                     C[i] = 0;
                     for (int k = 0; k < K; ++k)
-                        C[i] += A[i / N * K + k] * B[k * N + i % N];
+                        C[i] += A[i / N * K + k] * B[k * along + i % N * across];
                 }
-                return K == 7 || stream ? 5 : 0;
+                return K == 7 ? 5 : 0;
+            }
+            int simt(const float *A, const float *B, float *C, int M, int N, int K, void *stream)
+            {
+                return product(A, B, C, M, N, K, N, 1);
+            }
+            int simt_nt(const float *A, const float *B, float *C, int M, int N, int K, void *stream)
+            {
+                return product(A, B, C, M, N, K, 1, K);
             }""")
         nvcc = f'cc -fPIC -shared {source} -o "${{@: -1}}"; echo "$@" >> {tmp_path}/calls'
         (tmp_path / "nvcc").write_text(f"#!/bin/bash\n{nvcc}")
@@ -893,13 +993,16 @@ class TestCutlassProduct:
         yield product
         product.library.cache_clear()
 
-    def test_a_product_takes_row_major_matrices(self, product, rng):
+    def test_a_product_takes_b_by_rows_or_columns(self, product, rng):
         A, B = (rng.integers(-9, 9, shape).astype(np.float32) for shape in ((3, 5), (5, 4)))
         C = np.empty((3, 4), np.float32)
-        product.product(*map(exported, (A, B, C)), kernel="simt")
-        assert (A @ B == C).all()
-        with pytest.raises(ValueError, match="by rows"):
-            product.product(*map(exported, (A, B.T.copy().T, C)), kernel="simt")
+        for of_b in (B, np.asfortranarray(B)):
+            C[...] = np.nan
+            product.product(*map(exported, (A, of_b, C)), kernel="simt")
+            assert (A @ B == C).all()
+        for operands in ((np.asfortranarray(A), B, C), (A, B, C.T.copy().T), (A, B[:, ::2], C)):
+            with pytest.raises(ValueError, match="by rows"):
+                product.product(*map(exported, operands), kernel="simt")
 
     def test_a_refusal_is_said(self, product):
         A, B, C = (np.ones(shape, np.float32) for shape in ((2, 7), (7, 2), (2, 2)))

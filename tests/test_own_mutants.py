@@ -150,6 +150,12 @@ RUNG(copied, "tiles by asynchronous copies, for the CPU device alone", "copied.c
 """Results are right even without waits, because copies are immediate on the CPU device."""
 
 
+@pytest.fixture
+def without_nvrtc(monkeypatch):
+    """For kernels of the CPU device alone, which do not compile for a GPU."""
+    monkeypatch.setenv("SGEMM_KERNELS_NVRTC", "/nowhere")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
@@ -162,6 +168,7 @@ RUNG(copied, "tiles by asynchronous copies, for the CPU device alone", "copied.c
         ("grid_copy_wait(1);\n            __syncthreads();", "grid_copy_wait(1);", "no barrier"),
     ],
 )
+@pytest.mark.usefixtures("without_nvrtc")
 def test_a_missing_wait_for_an_asynchronous_copy_is_found(old, new, says):
     assert old is None or COPIED.count(old) == 1
     mine = sk.kernel(COPIED if old is None else COPIED.replace(old, new), name="copied")
@@ -223,6 +230,7 @@ VARIANT(clustered, "two blocks share K, for the CPU device alone", "clustered.cu
 ALL_THERE = "grid_cluster_barrier(__LINE__); // all parts are there"
 
 
+@pytest.mark.usefixtures("without_nvrtc")
 def test_a_cluster_reduction_is_right_and_counted():
     mine = sk.kernel(CLUSTERED, name="clustered")
     assert mine.check(device="cpu").passed

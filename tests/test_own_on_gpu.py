@@ -380,6 +380,17 @@ def test_nvrtc_errors_say_when_nvcc_is_needed_and_name_the_line(monkeypatch):
         nvrtc.gpu_code(Source(Path("mine.cu"), text), "naive", 80)
 
 
+@pytest.mark.parametrize(
+    ("version", "has_cache"), [("12.8", False), ("12.9", True), ("13.0", True)]
+)
+def test_a_report_is_not_from_nvrtcs_cache(fake_nvrtc, monkeypatch, tmp_path, version, has_cache):
+    monkeypatch.setenv("SGEMM_KERNELS_CACHE", str(tmp_path))
+    monkeypatch.setenv("FAKE_NVRTC_VERSION", version)
+    log = nvrtc.compile_log(Source(Path("mine.cu"), sk.source("naive")), "naive", 90, False)
+    assert ("--no-cache" in log.split()) == has_cache
+    assert "--ptxas-options=-v" in log.split()
+
+
 @pytest.mark.skipif(real_nvrtc() is None, reason="needs NVRTC")
 @pytest.mark.parametrize(
     ("taken", "kernels"),

@@ -14,6 +14,7 @@ A table is between two comments. The first one names the kind of table and the f
 | spread RESULTS RESULTS ... | the spread of the medians of several runs of the same thing |
 | ratios RESULTS SUITE | one variant against cuBLAS, over a suite of shapes in several layouts |
 | peers RESULTS | other libraries' speed, error and energy: benchmarks/peers.py |
+| routers RESULTS | routers and squares against cuBLAS, by rows: benchmarks/routers.py |
 | kinds RESULTS | variants against cuBLAS at random shapes: benchmarks/random_shapes.py |
 | counters RESULTS | the profiler's counters of each kernel: benchmarks/traffic.py |
 | ablation RESULTS#KEY | the settings of one question: benchmarks/ablations.py |
@@ -50,7 +51,7 @@ from .experiment_tables import (
     tuning,
 )
 from .program_tables import programs
-from .speed_tables import kinds, ladder, peers, ratios, speedup, spread, table
+from .speed_tables import kinds, ladder, peers, ratios, routers, speedup, spread, table
 
 _BLOCK = re.compile(
     r"^(?P<head><!-- results: (?P<words>[^>]+?) -->\n).*?^(?P<tail><!-- end of results -->)",
@@ -105,7 +106,7 @@ def _block(folder: Path, words: list[str]) -> str:
 
 BLOCKS: dict[str, Callable[..., str]] = {
     block.__name__: block
-    for block in (speedup, ladder, table, spread, ratios, peers, kinds, counters, ablation, calls,
-                  gpus, clocks, recomputing, tuning, queuing, models, batches, programs)
+    for block in (speedup, ladder, table, spread, ratios, peers, routers, kinds, counters, ablation,
+                  calls, gpus, clocks, recomputing, tuning, queuing, models, batches, programs)
 }  # fmt: skip
 """The kinds of tables. Each function takes the files named after the kind."""

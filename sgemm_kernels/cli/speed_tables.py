@@ -163,6 +163,47 @@ def peers(results: Path) -> str:
     return "\n\n".join([markdown(header, lines), *_note_of(lines), f"{_facts(found, results)}."])
 
 
+def by_tokens(results: Results) -> tuple[list[str], list[list[str]]]:
+    """Speeds relative to cuBLAS, as a table's header and lines. For each other way: the geometric
+    mean of the products with so many rows of A, by rows; each square; and the geometric mean of the
+    error relative to cuBLAS's. Wrong or untimed results are excluded."""
+    groups: dict[str, list[Case]] = {}
+    for shape, layout in sorted(results.cases, key=lambda case: len(set(case[0])) == 1):
+        is_square = len(set(shape)) == 1
+        groups.setdefault(f"{shape[0]} cubed" if is_square else f"{shape[0]} rows", []).append(
+            (shape, layout)
+        )
+    own = {(row.variant, row.case): row for row in results.rows}
+    lines = []
+    for name in results.variants:
+        if name == "cublas":
+            continue
+        cells, errors = [], []
+        for cases in groups.values():
+            rows = [own[name, case] for case in cases if (name, case) in own]
+            found = [row.vs_cublas for row in rows if row.vs_cublas is not None]
+            early = any(row.unmet or own["cublas", row.case].unmet for row in rows)
+            mean = f"{statistics.geometric_mean(found):.2f}" if found else "-"
+            cells.append(f"{mean}{UNMET}" if found and early else mean)
+            errors += [
+                row.error.relative / own["cublas", row.case].error.relative
+                for row in rows
+                if row.vs_cublas is not None
+            ]
+        error = statistics.geometric_mean(errors) if errors else None
+        lines.append(
+            [name, *cells, "-" if error is None else f"{error:.{2 if error < 10 else 0}f}"]
+        )
+    return ["times cuBLAS's speed", *groups, "times its error"], lines
+
+
+def routers(results: Path) -> str:
+    """The table of ``by_tokens`` for a file."""
+    found = Results.from_json(results)
+    header, lines = by_tokens(found)
+    return "\n\n".join([markdown(header, lines), *_note_of(lines), f"{_facts(found, results)}."])
+
+
 KINDS: dict[str, Callable[[int, int, int], bool]] = {
     "a vector": lambda M, N, K: min(M, N) == 1,
     "a side of 2 to 16": lambda M, N, K: min(M, N) <= 16,

@@ -105,6 +105,10 @@ def compile_log(source: Source, symbol: str, capability: int, specific: bool) ->
     nvrtc = _open_nvrtc()
     options = [*_options(nvrtc, source, capability), "--ptxas-options=-v"]
     options[0] += "a" * specific
+    if _version(nvrtc) >= [12, 9]:
+        options.append(
+            "--no-cache"
+        )  # NVRTC has one from then on; what it finds there has no report
     added = ""
     if source.launch is None:
         symbol, added = _EVERY_KERNEL, _INSTANTIATED

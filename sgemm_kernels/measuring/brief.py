@@ -12,13 +12,13 @@ import numpy as np
 from .. import _core
 from .competitors import Competitor, Measured, OnGPU, contenders_of
 from .devices import find_device, gpu_index
-from .measurement import Measurement
+from .measurement import TF32, Measurement
 from .operands import DATA, Float32, laid_out, operand_sets
 from .results import Results
 from .run_facts import describe_run
 from .sampling import median_of, rounded, unmet_of
 from .shapes import Size, shapes_of
-from .truth import Truth
+from .truth import TF32_ROUNDING, Truth
 
 BRIEF_ROUNDS = (5, 25)
 """Minimum and maximum number of rounds that ``measure_briefly`` keeps."""
@@ -45,7 +45,7 @@ def measure_briefly(
     Parameters
     ----------
     names
-        Variants that ``run`` accepts, and competitors, as for ``measure``.
+        Variants and competitors, as for ``measure``.
     size
         N for square matrices, a tuple (M, N, K), or (batch, M, N, K).
     layout
@@ -82,7 +82,10 @@ def measure_briefly(
     count = 1 if where.l2_bytes is None else operand_sets(shape, where.l2_bytes)
     with _DenseSets((A, B, result), count, index) as sets:
         launches = {name: sets.launch(name, f) for name, f in contenders_of(names).items()}
-        errors = {name: truth.accuracy_of(sets.first(launch)) for name, launch in launches.items()}
+        errors = {
+            name: truth.accuracy_of(sets.first(launch), TF32_ROUNDING if name == TF32 else 0.0)
+            for name, launch in launches.items()
+        }
         right = {name: launch for name, launch in launches.items() if errors[name].right}
         samples: dict[str, Sequence[float]] = {}
         if right:
@@ -104,6 +107,7 @@ def measure_briefly(
             samples_s=rounded(samples.get(name, ())),
             cublas_median_s=median_of(reference) if reference and name in right else None,
             unmet=unmet_of(own, statistics.median(own)) if (own := samples.get(name)) else (),
+            precision="tf32" if name == TF32 else "float32",
             layout=layout,
             batch=math.prod(shape[:-3]),
         )
@@ -152,7 +156,7 @@ class _DenseSets:
 
         def of_variant(*_: object) -> object:
             A, B, out = next(self._next)
-            return _core.run(name, A, B, out=out, stream=_LEGACY_STREAM)
+            return _core._run_measured(name, A, B, out=out, stream=_LEGACY_STREAM)
 
         return of_variant
 

@@ -1,13 +1,14 @@
 /* The NVRTC functions that the package calls, for tests over the fake CUDA runtime. The machine
  * code is a text with the kernel's symbol; a source that contains "#error" does not compile. The
  * function named by FAKE_NVRTC_FAILS fails. FAKE_NVRTC_CODE replaces the word that marks machine
- * code for the runtime. */
+ * code for the runtime. FAKE_NVRTC_VERSION is the version instead of 13.0. The log of a compilation
+ * has the options. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct {
-    char *source, name[4096], symbol[100];
+    char *source, name[4096], symbol[100], options[4096];
     int failed;
 } Program;
 
@@ -24,7 +25,8 @@ const char *nvrtcGetErrorString(int code)
 
 int nvrtcVersion(int *major, int *minor)
 {
-    *major = 13, *minor = 0;
+    const char *const version = getenv("FAKE_NVRTC_VERSION");
+    sscanf(version ? version : "13.0", "%d.%d", major, minor);
     return result(__func__);
 }
 
@@ -58,7 +60,10 @@ int nvrtcAddNameExpression(Program *program, const char *symbol)
 
 int nvrtcCompileProgram(Program *program, int count, const char **options)
 {
-    (void)count, (void)options;
+    for (int i = 0; i < count; ++i) {
+        const size_t length = strlen(program->options);
+        snprintf(program->options + length, sizeof program->options - length, "%s\n", options[i]);
+    }
     program->failed = strstr(program->source, "#error") != NULL;
     return program->failed ? 6 : result(__func__);
 }
@@ -72,7 +77,11 @@ int nvrtcGetProgramLogSize(Program *program, size_t *bytes)
 
 int nvrtcGetProgramLog(Program *program, char *log)
 {
-    snprintf(log, 5000, "%s(7): error: as the source says", program->name);
+    if (program->failed) {
+        snprintf(log, 5000, "%s(7): error: as the source says", program->name);
+    } else {
+        snprintf(log, 5000, "%s", program->options);
+    }
     return 0;
 }
 
