@@ -53,8 +53,8 @@ def library() -> ctypes.CDLL:
 
 
 def product(A: Any, B: Any, out: Any, kernel: str) -> None:
-    """Queues out = A @ B in the default stream, by a function of SOURCE. A and out are row-major, B
-    is row-major or column-major."""
+    """Queues out = A @ B in the default stream, by a function of SOURCE. All are densely packed: A
+    and out row-major, B row-major or column-major."""
     a, b, c = (matrix.__cuda_array_interface__ for matrix in (A, B, out))
     (M, K), (_, N) = a["shape"], b["shape"]
     steps = [each["strides"][1] if each["strides"] else 4 for each in (a, b, c)]  # None: by rows

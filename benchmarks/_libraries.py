@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from sgemm_kernels import measure, variants
 from sgemm_kernels._style import SERIES, Look
-from sgemm_kernels.measuring.competitors import Competitor
+from sgemm_kernels.measuring.competitors import Measured
 from sgemm_kernels.measuring.measurement import TF32
 
 COMPETITORS = {
@@ -38,22 +38,27 @@ LOOKS = {
 """Line styles, with a colour for each project."""
 
 
-def libraries(device: str) -> Iterator[tuple[str, str | Competitor | None]]:
-    """Each library as `measure` takes it. If it cannot run here, prints why and yields None."""
+def libraries(device: str) -> Iterator[Measured]:
+    """The libraries that can run here, as `measure` takes them. Prints why the others cannot."""
     missing = next(v.unavailable for v in variants() if v.name == "cublas")
     for name in ("cublas", TF32):
-        yield name, left_out(name, missing) if missing else name
+        if missing:
+            left_out(name, missing)
+        else:
+            yield name
     for name, (module, packages, how) in COMPETITORS.items():
         try:
             product = importlib.import_module(module).product
-            competitor = functools.partial(product, **how)
-            measure((name, competitor), 256, device=device, seconds=0.01, whole_calls=False)
+            competitor = (name, functools.partial(product, **how))
+            for layout in ("NN", "NT"):
+                chosen = {"layouts": layout, "device": device, "whole_calls": False}
+                measure(competitor, 256, seconds=0.01, **chosen)
         except ImportError as error:
-            yield name, left_out(name, f"{error}: pip install {packages}")
+            left_out(name, f"{error}: pip install {packages}")
         except Exception as error:  # any error of a compiler
-            yield name, left_out(name, str(error).strip().partition("\n")[0])
+            left_out(name, str(error).strip().partition("\n")[0])
         else:
-            yield name, competitor
+            yield competitor
 
 
 def left_out(name: str, why: str) -> None:

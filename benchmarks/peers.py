@@ -4,8 +4,8 @@
 installed, Triton's tensor-core products with float32's accuracy and CUTLASS's products on CUDA
 cores and by 3xTF32. All are checked and alternate, by the rules of `measure`. JAX's products
 follow, timed in another way, which their rows state. At the largest size, the energy of a product
-is measured too, except for JAX. Operands are uniform, and then standard normal, in a second file.
-Missing peers are reported with the reason.
+is measured too, except for JAX and TF32. Operands are uniform, and then standard normal, in a
+second file. Missing peers are reported with the reason.
 """
 
 from __future__ import annotations
@@ -185,8 +185,7 @@ def main() -> int:
     right = True
     try:
         gpu = find_gpu("peers are measured")
-        found = dict(libraries(gpu.name))
-        names = [*OURS, *(f if isinstance(f, str) else (n, f) for n, f in found.items() if f)]
+        names = [*OURS, *libraries(gpu.name)]
         for data in arguments.data:
             results = measure(
                 names,

@@ -4,9 +4,9 @@
 models, with a column-major B (the weights of a linear layer), and squares. These shapes have few
 columns: reading A takes a large share of the time, and few tiles fill a GPU.
 
-All kernels, `auto` with a B that was prepared before, cuBLAS in float32 and in TF32, and the other
-libraries alternate, with few samples each and a cold cache. It writes JSON with every sample, and
-prints the times, the ratios to cuBLAS and the geometric mean of each way.
+`simt`, `waves`, `fused`, `auto`, `auto` with a B that was prepared before, cuBLAS in float32 and in
+TF32, and the other libraries alternate, with few samples each and a cold cache. It writes JSON with
+every sample, and prints the times, the ratios to cuBLAS and their geometric means.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from _results import joined, output_argument, parsed, redraw, write_comparison
 from sgemm_kernels import Device, Error, Results, prepare, run
 from sgemm_kernels._style import SERIES, Picture, drawing, ticks
 from sgemm_kernels._table import table
-from sgemm_kernels.cli.speed_tables import by_tokens, sampled
+from sgemm_kernels.cli.speed_tables import by_tokens, named, sampled
 from sgemm_kernels.measuring.brief import measure_briefly
-from sgemm_kernels.measuring.competitors import Competitor, Measured
+from sgemm_kernels.measuring.competitors import Competitor
 from sgemm_kernels.measuring.devices import find_gpu
 from sgemm_kernels.measuring.measurement import TF32
 from sgemm_kernels.measuring.operands import operand_sets
@@ -40,7 +40,7 @@ HIDDEN = (2048, 7168)
 SQUARES = (1024, 2048, 4096, 8192)
 SECONDS = 600.0
 DEFAULT_STREAM = 1
-"""CUDA's handle for it. Competitors are timed there."""
+"""CUDA's handle for the default stream, in which competitors are timed."""
 
 
 def routers() -> list[Case]:
@@ -68,34 +68,38 @@ def with_prepared(copies: int) -> Competitor:
 
 def measured(gpu: Device, seconds: float) -> Results:
     """Rows of all cases within the time limit, the smallest operands first."""
-    others: list[Measured] = []
-    for name, found in libraries(gpu.name):
-        others += [] if found is None else [found if isinstance(found, str) else (name, found)]
+    others = list(libraries(gpu.name))
+    if "cublas" not in others:
+        raise Error("routers are compared with cuBLAS, which is missing")
     end = time.monotonic() + seconds
     cases = sorted([*routers(), *squares()], key=lambda case: case[0][0] * case[0][2])
     found: list[Results] = []
     with progress(len(cases)) as advance:
-        while len(found) < len(cases) and time.monotonic() < end:
-            shape, layout = cases[len(found)]
+        for shape, layout in cases:
+            if time.monotonic() >= end:
+                print("time is over: the last products are left out", file=sys.stderr)
+                break
             copies = operand_sets(shape, gpu.l2_bytes or 0)
             ways = [*OURS, (PREPARED, with_prepared(copies)), *others]
-            found.append(measure_briefly(ways, shape, layout, device=gpu.name))
+            try:
+                found.append(measure_briefly(ways, shape, layout, device=gpu.name))
+            except Exception as error:  # any error of a library
+                print(f"{size_text(shape, layout)} is left out: {error}", file=sys.stderr)
             advance(size_text(shape, layout))
-    if len(found) < len(cases):
-        print(f"{len(cases) - len(found)} cases are left out: time was over", file=sys.stderr)
     return joined(found, interrupted=len(found) < len(cases))
 
 
 def rows(results: Results) -> tuple[list[str], list[list[str]]]:
     """For each case cuBLAS's time, and the speed of each other way relative to it."""
     others = [name for name in results.variants if name != "cublas"]
+    labels = [named(results, name) for name in others]
     own = {(row.variant, row.case): row for row in results.rows}
     lines = []
     for case in results.cases:
         time_us = f"{(own['cublas', case].median_s or 0) * 1e6:.0f}"
         ratios = [results.ratios(own.get((name, case)))[0] for name in others]
         lines.append([size_text(*case), time_us, *ratios])
-    return ["size", "cublas, us", *others], lines
+    return ["size", "cublas, us", *labels], lines
 
 
 def picture(results: Results, *, dark: bool = False) -> Picture:
@@ -115,7 +119,7 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
             ]
             for index, name in enumerate(names):
                 by_case = {row.case: row.vs_cublas for row in results.rows if row.variant == name}
-                places = [i + (index - len(names) / 2) / 14 for i in range(len(cases))]
+                places = [i + (index - (len(names) - 1) / 2) / 14 for i in range(len(cases))]
                 colour = looks.get(
                     name, looks["auto"] if name == PREPARED else LOOKS["cublas"].colour
                 )
@@ -154,10 +158,10 @@ def main() -> int:
     except (Error, OSError, ImportError, MemoryError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
+    write_comparison(arguments.output, results, picture)
     print(f"{results.run.describe()}\n")
     print(table(*rows(results)))
     print(f"\n{table(*by_tokens(results))}")
-    write_comparison(arguments.output, results, picture)
     return 0 if all(row.error.right for row in results.rows) else 1
 
 

@@ -3,7 +3,7 @@
 A rung has the same colour in all plots, on light and dark paper. The colours run along the ladder
 from blue to ochre, so that readers with red-green colour blindness can tell both ends apart, and
 they contrast with white and black. Other lines differ by more than colour: `auto` is wide, `simt`
-has the same colour as `auto`, and a library's line is grey and dashed.
+has the same colour as `auto`, and a library's line is dashed.
 """
 
 import contextlib

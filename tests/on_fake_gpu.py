@@ -17,6 +17,7 @@ import sgemm_kernels
 from sgemm_kernels import _core, run
 from sgemm_kernels.measuring.brief import measure_briefly
 from sgemm_kernels.measuring.measure import measure
+from sgemm_kernels.measuring.measurement import TF32
 
 from . import exporters
 from .exporters import (
@@ -1712,6 +1713,18 @@ def test_a_brief_measurement_of_a_batch(cupy, layout):
     assert [row.error.right for row in results.rows] == [True, True, False]
     assert seen[0] == [(4, M, K), (4, K, N), (4, M, N)]
     assert cupy.given_back
+
+
+def test_a_brief_measurement_holds_tf32_to_its_own_bound(cupy, monkeypatch):
+    def inexact(name, *operands, **how):
+        return run("naive", *operands, alpha=1 + 2**-12, **how)
+
+    monkeypatch.setattr(_core, "_run_measured", inexact)
+    results = measure_briefly(["vec4", TF32], (M, N, K), device=GPU, seconds=1e-9)
+    assert [(row.error.right, row.precision) for row in results.rows] == [
+        (False, "float32"),
+        (True, "tf32"),
+    ]
 
 
 def test_a_brief_measurement_without_memory_or_without_cupy(cupy, monkeypatch):

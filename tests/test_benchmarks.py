@@ -561,6 +561,11 @@ class TestLayouts:
         assert len(list(tmp_path.glob("layouts-*.svg"))) == 2
 
 
+def named_by(libraries):
+    """The names of the libraries that can run."""
+    return {each if isinstance(each, str) else each[0] for each in libraries.libraries("cuda:0")}
+
+
 @pytest.mark.skipif(OVER_HIP, reason="they are for NVIDIA GPUs")
 class TestLibraries:
     @pytest.fixture
@@ -575,10 +580,7 @@ class TestLibraries:
         for module, *_ in libraries.COMPETITORS.values():
             monkeypatch.setitem(sys.modules, module, fake)
         monkeypatch.setattr(libraries, "measure", refusing)
-        found = dict(libraries.libraries("cuda:0"))
-        assert [found[name] for name in libraries.COMPETITORS] == [None] * len(
-            libraries.COMPETITORS
-        )
+        assert not named_by(libraries) & {*libraries.COMPETITORS}
         assert "bf16x6: no such precision\n" in capsys.readouterr().err
 
     def test_without_headers_or_compiler_cutlass_is_left_out(
@@ -595,14 +597,14 @@ class TestLibraries:
         monkeypatch.setitem(sys.modules, "_triton_product", None)
         monkeypatch.setattr(libraries, "measure", measure)
         monkeypatch.setenv("CUTLASS_PATH", str(tmp_path))
-        assert dict(libraries.libraries("cuda:0"))["CUTLASS SIMT"] is None
+        assert "CUTLASS SIMT" not in named_by(libraries)
         assert f"CUTLASS's headers are missing: not in CUTLASS_PATH={tmp_path}" in (
             capsys.readouterr().err
         )
         make_headers_of_cutlass(product, tmp_path)
         monkeypatch.setattr("shutil.which", lambda *_, **__: None)
         monkeypatch.setattr(experiment("_compiled"), "FOLDER", tmp_path)
-        assert dict(libraries.libraries("cuda:0"))["CUTLASS 3xTF32"] is None
+        assert "CUTLASS 3xTF32" not in named_by(libraries)
         assert "CUTLASS 3xTF32 is left out" in (said := capsys.readouterr().err)
         assert "no nvcc" in said
 
@@ -800,27 +802,29 @@ class TestRouters:
     @pytest.fixture
     def routers(self, experiment, monkeypatch):
         """`measure_briefly` with times by name; one product has a wrong result of `waves`."""
+        self.failing = None
         routers = experiment("routers")
 
         def measure_briefly(names, shape, layout, *, device):
             assert device == "cuda:0"
             assert layout == ("NN" if len(set(shape)) == 1 else "NT")
+            if shape == self.failing:
+                raise RuntimeError("CUTLASS refused it")
             names = [name if isinstance(name, str) else name[0] for name in names]
             assert {*names} == {*self.times()}
             rows = []
             for name in names:
-                wrong = name == "waves" and shape[0] == 512
+                wrong = name == "waves" and shape == (512, 64, 2048)
                 samples = () if wrong else (1e-6 * self.times()[name],) * 5
                 error = Accuracy(1e-7 * (1 + (name == "cublas")), 2.0 if wrong else 0.5, 1)
                 rows.append(Measurement(RUN, name, *shape, error, samples_s=samples,
                                         layout=layout, cublas_median_s=8e-6))  # fmt: skip
             return Results(RUN, tuple(rows))
 
-        found = {"cublas": "cublas", "cublas-tf32": "cublas-tf32", "Triton tf32x3": print,
-                 "CUTLASS SIMT": None}  # fmt: skip
+        found = ("cublas", "cublas-tf32", ("Triton tf32x3", print))
         gpu = types.SimpleNamespace(name="cuda:0", l2_bytes=1 << 20)
         monkeypatch.setattr(routers, "measure_briefly", measure_briefly)
-        monkeypatch.setattr(routers, "libraries", lambda _: found.items())
+        monkeypatch.setattr(routers, "libraries", lambda _: found)
         monkeypatch.setattr(routers, "find_gpu", lambda _: gpu)
         return routers
 
@@ -831,8 +835,9 @@ class TestRouters:
         speeds = ["1.00", "4.00", "4.00", "8.00", "8.00", "0.50"]
         assert ["65536x896x7168 NT", "8", speeds[0], "2.00", *speeds[1:]] in lines
         assert ["512x64x2048 NT", "8", speeds[0], "-", *speeds[1:]] in lines
-        assert ["waves", "-", *["2.00"] * 7, "0.50"] in lines
-        assert ["fused", *["4.00"] * 8, "0.50"] in lines
+        assert ["512x128x2048 NT", "8", speeds[0], "2.00", *speeds[1:]] in lines
+        assert ["waves", "-", *["2.00"] * 7, "0.5"] in lines
+        assert ["fused", *["4.00"] * 8, "0.5"] in lines
         table = speed_tables.routers(path)
         assert "| Triton tf32x3 | 0.50 | 0.50 |" in table
         assert "| times cuBLAS's speed | 512 rows | 2048 rows |" in table
@@ -845,11 +850,12 @@ class TestRouters:
         copies = itertools.count()
         used = []
         monkeypatch.setattr(routers, "prepare", lambda B: (B, next(copies)))
-        monkeypatch.setattr(routers, "run", lambda *given, **_: used.append(given))
+        monkeypatch.setattr(routers, "run", lambda *given, **how: used.append((given, how)))
         product = routers.with_prepared(3)
         for call in range(4):
             product("A", f"B{call}", "out")
-        assert used == [("auto", "A", ("B0", copy)) for copy in (0, 1, 2, 0)]
+        assert [given for given, _ in used] == [("auto", "A", ("B0", n)) for n in (0, 1, 2, 0)]
+        assert all(how == {"out": "out", "stream": 1} for _, how in used)
 
     def test_the_last_products_are_left_out_if_time_runs_out(
         self, routers, monkeypatch, tmp_path, capsys
@@ -858,10 +864,27 @@ class TestRouters:
         monkeypatch.setattr(routers, "time", types.SimpleNamespace(monotonic=clock.__next__))
         path = tmp_path / "routers.json"
         assert run_script(routers, monkeypatch, "-o", path, "--seconds", "200") == 1
-        assert "41 cases are left out" in capsys.readouterr().err
+        assert "the last products are left out" in capsys.readouterr().err
         results = Results.from_json(path)
         assert results.interrupted
         assert len(results.cases) == 3
+        assert "\n\nSome products are left out.\n\n" in speed_tables.routers(path)
+
+    def test_a_product_that_a_library_refuses_is_left_out(
+        self, routers, monkeypatch, tmp_path, capsys
+    ):
+        self.failing = (2048, 64, 7168)
+        path = tmp_path / "routers.json"
+        assert run_script(routers, monkeypatch, "-o", path) == 1
+        assert "2048x64x7168 NT is left out: CUTLASS refused it" in capsys.readouterr().err
+        assert len(Results.from_json(path).cases) == 43
+
+    def test_nothing_is_measured_without_cublas(self, routers, monkeypatch, tmp_path, capsys):
+        monkeypatch.setattr(routers, "libraries", lambda _: ())
+        path = tmp_path / "routers.json"
+        assert run_script(routers, monkeypatch, "-o", path) == 2
+        assert "cuBLAS, which is missing" in capsys.readouterr().err
+        assert not path.exists()
 
 
 class TestCublasProduct:

@@ -165,43 +165,44 @@ def peers(results: Path) -> str:
 
 def by_tokens(results: Results) -> tuple[list[str], list[list[str]]]:
     """Speeds relative to cuBLAS, as a table's header and lines. For each other way: the geometric
-    mean of the products with so many rows of A, by rows; each square; and the geometric mean of the
-    error relative to cuBLAS's. Wrong or untimed results are excluded."""
+    mean of the routers with the same number of rows; each square; and the geometric mean of all
+    errors relative to cuBLAS's. A dash if a product is missing, wrong or not timed."""
     groups: dict[str, list[Case]] = {}
     for shape, layout in sorted(results.cases, key=lambda case: len(set(case[0])) == 1):
         is_square = len(set(shape)) == 1
-        groups.setdefault(f"{shape[0]} cubed" if is_square else f"{shape[0]} rows", []).append(
-            (shape, layout)
-        )
+        group = f"{shape[0]} cubed" if is_square else f"{shape[0]} rows"
+        groups.setdefault(group, []).append((shape, layout))
     own = {(row.variant, row.case): row for row in results.rows}
+
+    def mean(ratios: Iterable[float | None], form: str) -> str:
+        known = list(ratios)
+        if not known or None in known:
+            return "-"
+        return format(statistics.geometric_mean(filter(None, known)), form)
+
     lines = []
     for name in results.variants:
         if name == "cublas":
             continue
-        cells, errors = [], []
-        for cases in groups.values():
-            rows = [own[name, case] for case in cases if (name, case) in own]
-            found = [row.vs_cublas for row in rows if row.vs_cublas is not None]
-            early = any(row.unmet or own["cublas", row.case].unmet for row in rows)
-            mean = f"{statistics.geometric_mean(found):.2f}" if found else "-"
-            cells.append(f"{mean}{UNMET}" if found and early else mean)
-            errors += [
-                row.error.relative / own["cublas", row.case].error.relative
-                for row in rows
-                if row.vs_cublas is not None
-            ]
-        error = statistics.geometric_mean(errors) if errors else None
-        lines.append(
-            [name, *cells, "-" if error is None else f"{error:.{2 if error < 10 else 0}f}"]
-        )
-    return ["times cuBLAS's speed", *groups, "times its error"], lines
+        speeds = [[getattr(own.get((name, case)), "vs_cublas", None) for case in cases]
+                  for cases in groups.values()]  # fmt: skip
+        errors = [
+            row.error.relative / own["cublas", row.case].error.relative
+            for row in results.rows
+            if row.variant == name and row.error.right
+        ]
+        cells = [mean(ratios, ".2f") for ratios in speeds]
+        lines.append([named(results, name), *cells, mean(errors, ".3g")])
+    return ["times cuBLAS's speed", *groups, "times cuBLAS's error"], lines
 
 
 def routers(results: Path) -> str:
     """The table of ``by_tokens`` for a file."""
     found = Results.from_json(results)
-    header, lines = by_tokens(found)
-    return "\n\n".join([markdown(header, lines), *_note_of(lines), f"{_facts(found, results)}."])
+    facts = [f"{sampled(found)}.", f"{_facts(found, results)}."]
+    if found.interrupted:
+        facts.insert(0, "Some products are left out.")
+    return "\n\n".join([markdown(*by_tokens(found)), *facts])
 
 
 KINDS: dict[str, Callable[[int, int, int], bool]] = {

@@ -105,10 +105,9 @@ def compile_log(source: Source, symbol: str, capability: int, specific: bool) ->
     nvrtc = _open_nvrtc()
     options = [*_options(nvrtc, source, capability), "--ptxas-options=-v"]
     options[0] += "a" * specific
+    # NVRTC 12.9 and newer keep compiled code, without its report.
     if _version(nvrtc) >= [12, 9]:
-        options.append(
-            "--no-cache"
-        )  # NVRTC has one from then on; what it finds there has no report
+        options.append("--no-cache")
     added = ""
     if source.launch is None:
         symbol, added = _EVERY_KERNEL, _INSTANTIATED
