@@ -179,7 +179,7 @@ def python(
         env={**os.environ, "PYTHONPATH": path, **environment},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         check=False,
     )
     done.stdout, done.stderr = _from_hip(done.stdout), _from_hip(done.stderr)
