@@ -86,6 +86,8 @@ def measured(gpu: Device, seconds: float) -> Results:
             except Exception as error:  # any error of a library
                 print(f"{size_text(shape, layout)} is left out: {error}", file=sys.stderr)
             advance(size_text(shape, layout))
+    if not found:
+        raise Error("no product was measured")
     return joined(found, interrupted=len(found) < len(cases))
 
 

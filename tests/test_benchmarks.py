@@ -879,6 +879,12 @@ class TestRouters:
         assert "2048x64x7168 NT is left out: CUTLASS refused it" in capsys.readouterr().err
         assert len(Results.from_json(path).cases) == 43
 
+    def test_without_any_product_nothing_is_written(self, routers, monkeypatch, tmp_path, capsys):
+        path = tmp_path / "routers.json"
+        assert run_script(routers, monkeypatch, "-o", path, "--seconds", "0") == 2
+        assert "no product was measured" in capsys.readouterr().err
+        assert not path.exists()
+
     def test_nothing_is_measured_without_cublas(self, routers, monkeypatch, tmp_path, capsys):
         monkeypatch.setattr(routers, "libraries", lambda _: ())
         path = tmp_path / "routers.json"
@@ -987,22 +993,22 @@ class TestCutlassProduct:
         source = tmp_path / "simt.c"
         source.write_text("""
             static int product(const float *A, const float *B, float *C, int M, int N, int K,
-                               int along, int across)
+                               int along, int across, void *stream)
             {
                 for (int i = 0; i < M * N; ++i) {
                     C[i] = 0;
                     for (int k = 0; k < K; ++k)
                         C[i] += A[i / N * K + k] * B[k * along + i % N * across];
                 }
-                return K == 7 ? 5 : 0;
+                return K == 7 || stream ? 5 : 0;
             }
             int simt(const float *A, const float *B, float *C, int M, int N, int K, void *stream)
             {
-                return product(A, B, C, M, N, K, N, 1);
+                return product(A, B, C, M, N, K, N, 1, stream);
             }
             int simt_nt(const float *A, const float *B, float *C, int M, int N, int K, void *stream)
             {
-                return product(A, B, C, M, N, K, 1, K);
+                return product(A, B, C, M, N, K, 1, K, stream);
             }""")
         nvcc = f'cc -fPIC -shared {source} -o "${{@: -1}}"; echo "$@" >> {tmp_path}/calls'
         (tmp_path / "nvcc").write_text(f"#!/bin/bash\n{nvcc}")
