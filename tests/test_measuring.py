@@ -714,10 +714,19 @@ class TestSampling:
         assert set(calls[-1]) == {REFERENCE, "noisy"}
         assert len(sampling.samples["steady"]) < len(sampling.samples["noisy"])
 
-    def test_ends_if_every_sample_is_discarded(self):
-        sampling = Sampling(lambda names, _: [[] for _ in names], ("a",))
+    def test_ends_soon_if_every_sample_is_discarded(self, monkeypatch):
+        """Each launch takes 20 ms before it is given up."""
+        clock = [0.0]
+        monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+
+        def sampler(names, rounds):
+            clock[0] += 0.02 * rounds
+            return [[] for _ in names]
+
+        sampling = Sampling(sampler, ("a",))
         sampling.sample(0.05)
         assert sampling.samples["a"] == []
+        assert clock[0] < 2
 
 
 class TestTruth:

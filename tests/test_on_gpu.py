@@ -51,6 +51,7 @@ def operands(rng):
 
 if not FAKE:
 
+    @pytest.mark.timeout(900)
     @pytest.mark.parametrize(
         "file", ["test_on_gpu.py", "on_fake_gpu.py", "on_fake_exchange.py", "on_fake_many.py"]
     )

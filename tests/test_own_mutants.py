@@ -349,6 +349,7 @@ def test_check_describes_the_mistake(name):
         assert expected[1] in str(verdict.findings[0]), verdict
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("taken", [v.name for v in sk.variants() if v.file is not None])
 def test_a_rung_has_no_findings(taken):
     mine = sk.kernel(sk.source(taken), name="mine")

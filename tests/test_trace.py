@@ -5,9 +5,7 @@ import html
 import json
 import os
 import re
-import shutil
 import signal
-import sys
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +17,16 @@ from matplotlib.colors import to_hex
 from numpy.typing import NDArray
 
 import sgemm_kernels
-from sgemm_kernels import Trace, UnsupportedVariantError, _style, run, trace, variants
+from sgemm_kernels import (
+    Trace,
+    UnsupportedVariantError,
+    _style,
+    kernel,
+    run,
+    source,
+    trace,
+    variants,
+)
 from sgemm_kernels.explaining.accesses import Access
 from sgemm_kernels.explaining.trace_picture import alike
 
@@ -632,27 +639,20 @@ def test_pictures_of_sectors_across_rows_stay_in_their_panels(kernel, N):
             assert top <= patch.get_y() <= patch.get_y() + patch.get_height() <= bottom
 
 
-@pytest.mark.packaging
-def test_a_planted_bank_conflict_is_seen(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT)])
-    from build_backend.compiling import build_core
-
-    for folder in ("csrc", "sgemm_kernels", "build_backend"):
-        ignore = shutil.ignore_patterns("*.so", "csrc" if folder == "sgemm_kernels" else "")
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignore)
-    (tmp_path / "sgemm_kernels/csrc").symlink_to("../csrc")
-    loader = tmp_path / "csrc/ladder/float4_loader.h"
-    text = loader.read_text()
+def test_a_planted_bank_conflict_is_seen(own_cache):
+    loader = (ROOT / "csrc/ladder/float4_loader.h").read_text()
     # The padding puts two float4s of A, stored along K, in different banks.
-    planted = text.replace("constexpr int padding = 4;", "constexpr int padding = 0;")
-    assert planted != text
-    loader.write_text(planted)
-    library = build_core(tmp_path, {**os.environ, "SGEMM_KERNELS_CUDA": "0"})
-    shutil.copy(library, tmp_path / "sgemm_kernels")
-    code = """
-        from sgemm_kernels import trace
-        for access in trace("vec4", 128, 128, 8).accesses:
-            if access.space == "shared" and access.kind == "store":
-                print(access.operand, access.wavefronts_per_request, access.wasteful)
-    """
-    assert printed_by(code, PYTHONPATH=str(tmp_path)) == "As 2.0 True\nBs 4.0 False"
+    for padding, wavefronts in ((4, 1.0), (0, 2.0)):
+        planted = loader.replace(
+            "constexpr int padding = 4;", f"constexpr int padding = {padding};"
+        )
+        assert (planted == loader) == (padding == 4)
+        text = source("vec4").replace('#include "float4_loader.h"', planted)
+        assert text != source("vec4")
+        accesses = sgemm_kernels.trace(kernel(text, name="planted"), 128, 128, 8).accesses
+        stores = [
+            (access.operand, access.wavefronts_per_request, access.wasteful)
+            for access in accesses
+            if access.space == "shared" and access.kind == "store"
+        ]
+        assert stores == [("As", wavefronts, padding == 0), ("Bs", 4.0, False)]

@@ -104,8 +104,12 @@ class Sampling:
                 self._cost[name] = statistics.median(samples)
 
     def _rounds(self, names: tuple[str, ...], seconds: float) -> int:
-        """The number of rounds that take about this many seconds, from 1 to MOST_SAMPLES."""
-        round_s = max(sum(self._cost[name] for name in names), 1e-5)
+        """The number of rounds that take about this many seconds, from 1 to MOST_SAMPLES. One, if a
+        variant had no sample yet: a disturbed launch can take long before it is given up."""
+        costs = [self._cost[name] for name in names]
+        if not all(costs):
+            return 1
+        round_s = max(sum(costs), 1e-5)
         return min(max(int(seconds / round_s), 1), MOST_SAMPLES)
 
     def _done(self, name: str, left: float) -> bool:
