@@ -126,6 +126,7 @@ def prose(notebook):
     return "\n\n".join("".join(cell["source"]) for cell in cells(notebook, "markdown"))
 
 
+@pytest.mark.thorough
 def test_a_lesson_runs_and_prints_the_committed_output(lesson, again):
     old, new = (cells(read(path), "code") for path in (lesson, again / lesson.name))
     check_outputs(new)
@@ -134,6 +135,7 @@ def test_a_lesson_runs_and_prints_the_committed_output(lesson, again):
             assert texts(before) == texts(after), REMEDY
 
 
+@pytest.mark.thorough
 def test_an_execution_changes_only_outputs(lesson, again):
     fresh, committed = read(again / lesson.name), read(lesson)
     for notebook in (fresh, committed):
@@ -148,6 +150,7 @@ def said(folder):
     return {cell["id"]: "\n".join(text for _, text in texts(cell)) for cell in code}
 
 
+@pytest.mark.thorough
 def test_the_broken_barrier_is_reported_and_the_kernel_beats_a_rung(again):
     """Includes the cells that name the machine, which are not compared as a whole."""
     for cell in (said(ROOT / "notebooks"), said(again)):
