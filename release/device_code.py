@@ -49,7 +49,6 @@ def sizes(library: bytes) -> dict[str, int]:
 
 
 def is_for_every_gpu(library: bytes) -> bool:
-    """Whether a library has code for the oldest GPUs that the package supports, and PTX for those
-    that come."""
+    """Whether a library has code for the oldest supported GPUs, and PTX for future ones."""
     found = sizes(library)
     return f"sm_{OLDEST_ARCHITECTURE}" in found and any(name.startswith("PTX") for name in found)

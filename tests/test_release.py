@@ -51,8 +51,7 @@ def test_the_gpus_code_is_measured_by_architecture():
     # The rungs for Hopper alone are in every build.
     assert set(found) == {name.replace("compute", "PTX compute") for name in built_for} | {"sm_90"}
     assert all(1_000 < size < extension.stat().st_size for size in found.values())
-    for_every_gpu = {"sm_75"} <= set(built_for)
-    assert device_code.is_for_every_gpu(extension.read_bytes()) == for_every_gpu
+    assert device_code.is_for_every_gpu(extension.read_bytes()) == ("sm_75" in built_for)
 
 
 def test_a_library_without_gpu_code_has_none():

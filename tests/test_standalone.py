@@ -146,7 +146,7 @@ def compiled(tmp_path_factory):
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", RUNGS)
 def test_nvcc_compiles(compiled, name):
     assert next(result for (rung, _), result in compiled.items() if rung == name) == (0, "")

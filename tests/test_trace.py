@@ -649,7 +649,7 @@ def test_a_planted_bank_conflict_is_seen(own_cache):
         assert (planted == loader) == (padding == 4)
         text = source("vec4").replace('#include "float4_loader.h"', planted)
         assert text != source("vec4")
-        accesses = sgemm_kernels.trace(kernel(text, name="planted"), 128, 128, 8).accesses
+        accesses = trace(kernel(text, name="planted"), 128, 128, 8).accesses
         stores = [
             (access.operand, access.wavefronts_per_request, access.wasteful)
             for access in accesses
