@@ -1,11 +1,7 @@
 # make help         list these goals
 # make demo         set up, then do the main job on a photograph
-# make test         set up, then run every check and test
-# make thorough     the tests that take minutes each, which .ci/run leaves out of `make test`
-# make frameworks-check  the tests with PyTorch and JAX, which it installs in .venv-frameworks
-# make blas-check   tests of BLAS, LAPACK, Octave, NumPy, SciPy and others with these kernels
-# make blas-check-all  more of them, for about half an hour
-# make hip-check    build for AMD GPUs with hipcc, and test that without one
+# make test         set up, then run the tests that every change needs
+# make thorough     all other tests; GROUP=NAME runs one group: CONTRIBUTING.md lists them
 # make wheels       a wheel for x86-64 with all architectures, in dist; no kernel may spill
 # make wheels-aarch64  the same for aarch64, cross-compiled; tried in an emulator
 # make release      every step of a release but the upload
@@ -33,7 +29,7 @@ BLAS := .venv-blas
 RELEASE := .venv-release
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test thorough frameworks-check blas-check blas-check-all hip-check notebooks pictures docs site plan-cost wheels wheels-aarch64 release build-lib gpu-check format clean FORCE
+.PHONY: help demo test thorough notebooks pictures docs site plan-cost wheels wheels-aarch64 release build-lib gpu-check format clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/python -m sgemm_kernels.demo -o build/demo.png
@@ -44,35 +40,74 @@ help:
 # Files of tests that watch memory, the clock or signals have the machine to themselves.
 ALONE := tests/test_leaks.py tests/test_measuring.py tests/test_threads_fork_signals.py
 # Those that take longest begin first, so that no core waits for another in the end.
-LONG := tests/test_notebooks.py tests/test_shapes.py tests/test_own_mutants.py tests/test_on_gpu.py \
-	tests/test_prove.py tests/test_learn.py tests/test_trace.py tests/test_own.py
+LONG := tests/test_own_mutants.py tests/test_learn.py tests/test_own.py tests/test_trace.py
 TOGETHER := $(LONG) $(filter-out $(ALONE) $(LONG),$(sort $(wildcard tests/test_*.py)))
 CORES := $(shell nproc)
+PARALLEL := --numprocesses=$(CORES) --dist=loadfile --no-loadscope-reorder
 # As many processes as cores: threads of OpenBLAS beside them would wait for each other in loops.
-test: export OPENBLAS_NUM_THREADS := 1
+QUICK := not thorough and not fake_cuda and not nvcc
+LONGER := thorough and not fake_cuda and not nvcc
+PYTEST = $(SET); OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
+
 test: $(VENV)/installed $(VENV)/tools
+	$(MAKE) --jobs=$(CORES) --output-sync=line checkers
+	$(SET); $(BIN)/python -m tests.compiled_parts
+	$(PYTEST) $(PARALLEL) -m "$(QUICK)" $(TOGETHER)
+	$(PYTEST) -m "$(QUICK)" $(ALONE)
+	@echo 'left out: make thorough. The table in CONTRIBUTING.md says which groups a change needs.'
+
+# Groups that run alone. CONTRIBUTING.md describes them.
+GROUPS := variants custom lessons sanitizers fake nvcc frameworks blas hip mutation docs wheels
+.PHONY: $(GROUPS:%=thorough-%)
+thorough: $(addprefix thorough-,$(or $(GROUP),$(GROUPS)))
+
+CUSTOM := $(addprefix tests/test_,judge.py learn.py own.py own_mutants.py own_safety.py plain.py \
+	standalone.py trying.py)
+LESSONS := tests/test_notebooks.py
+
+thorough-custom: $(VENV)/installed $(VENV)/tools
+	$(SET); $(BIN)/python -m tests.compiled_parts
+	$(PYTEST) $(PARALLEL) -m "$(LONGER)" $(CUSTOM)
+
+thorough-lessons: $(VENV)/installed $(VENV)/tools
+	$(PYTEST) $(PARALLEL) -m "$(LONGER)" $(LESSONS)
+
+thorough-variants: $(VENV)/installed $(VENV)/tools
+	$(PYTEST) $(PARALLEL) -m "$(LONGER)" $(filter-out $(CUSTOM) $(LESSONS),$(TOGETHER))
+
+thorough-sanitizers: $(VENV)/installed
 	$(MAKE) --jobs=$(CORES) --output-sync=line asan tsan poison
-	$(SET); $(BIN)/python -m pytest --numprocesses=$(CORES) --dist=loadfile \
-		--no-loadscope-reorder $(TOGETHER)
-	$(SET); $(BIN)/python -m pytest $(ALONE)
 
-thorough: $(VENV)/installed $(VENV)/tools
-	$(SET); $(BIN)/python -m pytest --numprocesses=$(CORES) -m thorough $(TOGETHER)
+# With device code by nvcc, for the architecture that the settings choose.
+thorough-nvcc: $(VENV)/installed $(VENV)/tools
+	$(PYTEST) $(PARALLEL) -m nvcc $(TOGETHER)
 
-# With the extension of this tree, on the CPU device.
-frameworks-check: $(VENV)/installed $(FRAMEWORKS)/installed
-	PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)" $(FRAMEWORKS)/bin/python -m pytest $(wildcard tests/test_torch.py tests/test_jax.py tests/test_tensors.py)
+# The host's code for GPUs, over a CUDA runtime in host memory. It needs only a toolkit's headers.
+thorough-fake: $(VENV)/installed $(VENV)/tools
+	@$(PIP) install --quiet $$(SGEMM_KERNELS_CUDA=auto $(BIN)/python $(IN_TREE) requirements test)
+	$(SET); $(BIN)/python -c 'from tests.support import fake_cuda; print(fake_cuda())'
+	$(PYTEST) $(PARALLEL) -m fake_cuda $(TOGETHER)
+	$(PYTEST) -m fake_cuda $(ALONE)
 
-# Other projects' tests under `sgemm-kernels preload`, on the CPU device.
-blas-check: $(VENV)/installed $(BLAS)/installed
-	$(BIN)/python tests/native/blas_check.py
+# PyTorch and JAX with the extension of this tree, on the CPU device.
+thorough-frameworks: $(VENV)/installed $(FRAMEWORKS)/installed
+	PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)" $(FRAMEWORKS)/bin/python -m pytest \
+		tests/test_torch.py tests/test_jax.py tests/test_tensors.py
 
-blas-check-all: $(VENV)/installed $(BLAS)/installed
-	$(BIN)/python tests/native/blas_check.py --all
+# Other projects' tests under `sgemm-kernels preload`, on the CPU device. ALL=1 runs more of them.
+thorough-blas: $(VENV)/installed $(BLAS)/installed
+	$(BIN)/python tests/native/blas_check.py $(if $(ALL),--all)
 
 # Installs hipcc where it is missing and apt can; nothing of it is built for the demo or the tests.
-hip-check: $(VENV)/tools
+thorough-hip: $(VENV)/tools
 	$(BIN)/python tests/native/hip_check.py
+
+thorough-mutation: $(VENV)/installed $(VENV)/tools
+	$(SET); $(BIN)/python -m tests.mutation
+
+thorough-docs: docs
+
+thorough-wheels: wheels
 
 notebooks: $(VENV)/tools
 	$(BIN)/python notebooks/execute.py
@@ -102,7 +137,8 @@ include tests/native/checks.mk
 IN_TREE := build_backend/working_tree.py
 $(VENV)/settings: FORCE
 	@[ -x $(BIN)/python ] || $(PYTHON) build_backend/prerequisites.py
-	@$(or $(wildcard $(BIN)/python),$(PYTHON)) $(IN_TREE) settings $@ $(or $(MAKECMDGOALS),demo)
+	@$(or $(wildcard $(BIN)/python),$(PYTHON)) $(IN_TREE) settings $@ \
+		$(or $(patsubst thorough,$(addprefix thorough-,$(or $(GROUP),$(GROUPS))),$(MAKECMDGOALS)),demo)
 SET := set -a; source $(VENV)/settings; set +a
 
 $(BIN)/python: | $(VENV)/settings

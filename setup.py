@@ -8,7 +8,7 @@ from setuptools import Extension, __version__, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
-from build_backend.compiling import build_core, build_fake, libraries_beside
+from build_backend.compiling import build_core, libraries_beside
 from build_backend.toolkit import BuildError
 
 ROOT = Path(__file__).resolve().parent
@@ -24,8 +24,6 @@ class BuildCore(build_ext):
         """Puts the extension, made anew if need be, where setuptools wants it."""
         try:
             library = build_core(ROOT, os.environ)
-            if os.environ.get("SGEMM_KERNELS_FAKE_CUDA") == "1":  # what this package's tests need
-                build_fake(ROOT, os.environ)
         except BuildError as error:
             raise CompileError(str(error)) from None
         target = self.get_ext_fullpath(ext.name)

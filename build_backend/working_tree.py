@@ -28,10 +28,9 @@ CUDA = "SGEMM_KERNELS_CUDA"
 HIP = "SGEMM_KERNELS_HIP"
 ARCHS = "SGEMM_KERNELS_ARCHS"
 WERROR = "SGEMM_KERNELS_WERROR"
-FAKE = "SGEMM_KERNELS_FAKE_CUDA"
 
 ONE_ARCHITECTURE = "90"  # for tests without a GPU
-WANT_CUDA = {"test", "thorough"}
+WANT_CUDA = {"thorough-nvcc"}
 
 Settings = Mapping[str, str]
 
@@ -51,7 +50,6 @@ def settle(goals: Collection[str], environ: Settings, last: Settings) -> tuple[S
             HIP: hip,
             ARCHS: architectures,
             WERROR: environ.get(WERROR, ""),
-            FAKE: "1" if "test" in goals else "",
         }, ""
     present = any(gpu >= OLDEST_ARCHITECTURE for gpu in gpus())
     why = ""
@@ -65,13 +63,11 @@ def settle(goals: Collection[str], environ: Settings, last: Settings) -> tuple[S
             cuda = "0" if why else "auto"
     if cuda != "0":
         architectures = architectures or (NATIVE if present else ONE_ARCHITECTURE)
-    fake = cuda != "0" and ("test" in goals or last.get(FAKE) == "1")
     settings = {
         CUDA: cuda,
         HIP: hip,
         ARCHS: architectures,
         WERROR: environ.get(WERROR, ""),
-        FAKE: "1" if fake else "",
     }
     return settings, why
 
@@ -102,8 +98,8 @@ def _write(path: Path, goals: Collection[str]) -> None:
     settings, why = settle(goals, os.environ, last)
     if why and "demo" in goals:
         print(
-            f"Built for the CPU only: {why}. `make test` builds with CUDA and downloads nvcc if "
-            "needed. For `make demo` with CUDA, set SGEMM_KERNELS_CUDA=auto.",
+            f"Built for the CPU only: {why}. SGEMM_KERNELS_CUDA=auto builds with CUDA, "
+            "and downloads nvcc if needed.",
             flush=True,
         )
     after = "".join(f"{name}={shlex.quote(value)}\n" for name, value in settings.items())

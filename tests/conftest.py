@@ -4,29 +4,47 @@ A test requests the fixture that its promise covers: ``variant`` is every varian
 rung of the ladder (a library decides the reference's bits), ``device`` every usable device.
 """
 
+import contextlib
 import importlib
-import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sgemm_kernels import Device, Variant, _core, devices, variants
+from sgemm_kernels.custom import compiler
+
+COMPILED = {".o", ".so", ".txt", ".sha256"}
+"""The suffixes of files that a compiler made, and of their digests."""
 
 DEVICES = [device for device in devices() if device.usable]
 
 
-@pytest.fixture(scope="session")
-def own_cache(tmp_path_factory):
-    """A cache folder for compiled kernels that only the tests use. It starts empty."""
-    before = os.environ.get("SGEMM_KERNELS_CACHE")
-    folder = tmp_path_factory.mktemp("cache")
-    os.environ["SGEMM_KERNELS_CACHE"] = str(folder)
-    yield folder
-    if before is None:
-        del os.environ["SGEMM_KERNELS_CACHE"]
-    else:
-        os.environ["SGEMM_KERNELS_CACHE"] = before
+@pytest.fixture(scope="session", autouse=True)
+def own_cache() -> Iterator[Path]:
+    """A cache folder for compiled kernels that only the tests use.
+
+    It starts with the files that earlier runs compiled from the same headers, but without verdicts.
+    """
+    kept = Path(__file__).parent.parent / "build/test-cache" / compiler.headers_digest()
+    kept.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(dir=kept.parent) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        _link_compiled(kept, Path(folder))
+        patch.setenv("SGEMM_KERNELS_CACHE", folder)
+        yield Path(folder)
+        _link_compiled(Path(folder), kept)
+
+
+def _link_compiled(source: Path, target: Path) -> None:
+    for path in source.iterdir():
+        if path.suffix in COMPILED and path.is_file():
+            with contextlib.suppress(FileExistsError):
+                (target / path.name).hardlink_to(path)
 
 
 def _runs(variant: Variant, device: Device) -> bool:

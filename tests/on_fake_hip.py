@@ -1,5 +1,5 @@
-"""How a build for AMD GPUs differs. `make hip-check` runs these tests over the fake runtime under
-HIP's names, with the tests that HIP shares with CUDA."""
+"""How a build for AMD GPUs differs. `make thorough GROUP=hip` runs these tests, and those that HIP
+shares with CUDA, over the fake runtime under HIP's names."""
 
 import ctypes
 import json

@@ -136,7 +136,7 @@ class TestQuestions:
 
 
 @pytest.mark.packaging
-@pytest.mark.thorough
+@pytest.mark.nvcc
 class TestCompiled:
     @pytest.fixture(autouse=True)
     def nvcc(self):

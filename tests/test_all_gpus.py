@@ -6,6 +6,8 @@ import pytest
 
 from .support import printed_over_fake_cuda
 
+pytestmark = pytest.mark.fake_cuda
+
 PRELUDE = """
 import json, signal, time, zlib
 DEVICES = int(os.environ.get("FAKE_CUDA_DEVICES", 2))

@@ -96,6 +96,7 @@ print(same_bits(roomy, halves), same_bits(product("auto"), simt), same_bits(simt
     assert found == "True True False"
 
 
+@pytest.mark.fake_cuda
 @pytest.mark.parametrize(
     ("shape", "megabytes", "again"),
     [

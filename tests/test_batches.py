@@ -239,6 +239,7 @@ def test_an_out_whose_matrices_share_memory(rng):
 # ---------------------------------------------------------------------------- over the fake GPUs
 
 
+@pytest.mark.fake_cuda
 def test_a_batch_runs_in_pieces_on_every_gpu():
     code = """
         from sgemm_kernels import _core
@@ -255,6 +256,7 @@ def test_a_batch_runs_in_pieces_on_every_gpu():
     assert printed_over_fake_cuda(code) == "same"
 
 
+@pytest.mark.fake_cuda
 def test_arrays_on_a_gpu_are_batches():
     code = """
         from tests.exporters import FAKES

@@ -619,6 +619,7 @@ def over_fake(code, package=None, **settings):
     return python(script, package or fake_cuda(), LD_PRELOAD=blas, **environment)
 
 
+@pytest.mark.fake_cuda
 def test_arrays_of_empty_are_not_copied_to_other_pinned_memory():
     """The products run in the extension that the arrays are from."""
     code = """
@@ -645,6 +646,7 @@ def test_arrays_of_empty_are_not_copied_to_other_pinned_memory():
     assert process.stdout.split("\n")[:2] == ["True", "{'_core.abi3.so'}"]
 
 
+@pytest.mark.fake_cuda
 def test_an_extension_that_comes_late_or_cannot_use_the_device_is_not_used():
     """The libraries differ: only those of the preload have the fake runtime."""
     late = "B = A @ A; import sgemm_kernels; assert near(A @ B, A, B)"
@@ -728,6 +730,7 @@ FAILURES = """
 """
 
 
+@pytest.mark.fake_cuda
 def test_every_failure_of_a_gpu_gives_the_right_result_or_a_clear_stop():
     """Each CUDA call fails in turn, each time in a new process."""
     library = fake_cuda() / "sgemm_kernels/lib"
@@ -740,6 +743,7 @@ def test_every_failure_of_a_gpu_gives_the_right_result_or_a_clear_stop():
     assert process.stdout.split("\n")[:10] == of_sgemm + of_ssyrk
 
 
+@pytest.mark.fake_cuda
 def test_the_estimate_leaves_small_products_and_short_programs_to_the_programs_own_blas():
     library = fake_cuda() / "sgemm_kernels/lib"
     code = """

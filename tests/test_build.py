@@ -428,7 +428,7 @@ def test_a_demo_without_a_gpu_is_built_for_the_cpu_only(tmp_path):
         said, settled = settle(tmp_path, "demo", gpus=gpus, cuda=True)
         assert settled == {"CUDA": "0"}
         assert said.startswith("Built for the CPU only: nvidia-smi lists no GPU")
-        assert "`make test`" in said
+        assert "SGEMM_KERNELS_CUDA=auto" in said
         assert len(said.splitlines()) == 1
 
 
@@ -447,12 +447,13 @@ def test_a_demo_is_built_for_the_gpus_of_this_machine(tmp_path):
     assert (said, settled) == ("", {"CUDA": "auto", "ARCHS": "native"})
 
 
-def test_tests_need_cuda_and_the_demo_then_keeps_it(tmp_path):
-    with_cuda = {"CUDA": "auto", "ARCHS": "90", "FAKE_CUDA": "1"}
-    assert settle(tmp_path, "demo")[1] == {"CUDA": "0"}
-    assert settle(tmp_path, "test") == ("", with_cuda)
+def test_only_the_group_of_nvcc_needs_cuda_and_the_demo_then_keeps_it(tmp_path):
+    with_cuda = {"CUDA": "auto", "ARCHS": "90"}
+    for goal in ("demo", "test", "thorough-fake"):
+        assert settle(tmp_path, goal)[1] == {"CUDA": "0"}
+    assert settle(tmp_path, "thorough-nvcc") == ("", with_cuda)
     date = (tmp_path / "settings").stat().st_mtime_ns
-    for goals in (["demo"], ["test"], ["demo", "test"], ["notebooks"], ["spills"]):
+    for goals in (["demo"], ["test"], ["demo", "test"], ["notebooks"]):
         assert settle(tmp_path, *goals) == ("", with_cuda)
     assert (tmp_path / "settings").stat().st_mtime_ns == date, "nothing is built anew"
     assert settle(tmp_path, "test", gpus="8.6")[1] == {**with_cuda, "ARCHS": "native"}
@@ -462,7 +463,7 @@ def test_explicit_settings_are_kept(tmp_path):
     asked = {"SGEMM_KERNELS_CUDA": "index", "SGEMM_KERNELS_ARCHS": "75 90"}
     expected = {"CUDA": "index", "ARCHS": "75 90"}
     assert settle(tmp_path, "demo", **asked) == ("", expected)
-    assert settle(tmp_path, "test", **asked) == ("", {**expected, "FAKE_CUDA": "1"})
+    assert settle(tmp_path, "test", **asked) == ("", expected)
     for goal in ("test", "demo"):
         assert settle(tmp_path, goal, gpus="9.0", SGEMM_KERNELS_CUDA="0") == ("", {"CUDA": "0"})
     # Architectures imply CUDA.
@@ -474,7 +475,7 @@ def test_a_tree_is_built_for_amd_gpus_when_asked(tmp_path):
     asked = {"SGEMM_KERNELS_HIP": "1", "SGEMM_KERNELS_ARCHS": "gfx90a"}
     expected = {"HIP": "1", "ARCHS": "gfx90a"}
     assert settle(tmp_path, "demo", gpus="9.0", **asked) == ("", expected)
-    assert settle(tmp_path, "test", **asked) == ("", {**expected, "FAKE_CUDA": "1"})
+    assert settle(tmp_path, "test", **asked) == ("", expected)
 
 
 def test_packages_for_building_in_the_tree():
@@ -835,6 +836,7 @@ def test_the_extension_was_built_from_these_sources():
 # ------------------------------------------------------------------------ reports of ptxas
 
 
+@pytest.mark.nvcc
 @pytest.mark.skipif(
     sgemm_kernels.build_info().cuda_toolkit is None, reason="this build is for the CPU alone"
 )
@@ -1025,7 +1027,7 @@ def test_a_wheel_has_the_package_its_kernels_and_recorded_results(tree):
     quick = tree / "quick_c++"  # optimising takes longer than all else
     quick.write_text(f'#!/bin/sh\nexec {os.environ.get("CXX") or "c++"} "$@" -O0\n')
     quick.chmod(0o755)
-    settings = {"SGEMM_KERNELS_CUDA": "0", "SGEMM_KERNELS_FAKE_CUDA": "", "CXX": str(quick)}
+    settings = {"SGEMM_KERNELS_CUDA": "0", "CXX": str(quick)}
     environ = {**os.environ, **settings, "PYTHONPATH": str(tree)}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tree, env=environ, capture_output=True, text=True

@@ -470,6 +470,7 @@ if FAKE:
 
 else:
 
+    @pytest.mark.fake_cuda
     def test_over_the_fake_cuda_runtime():
         code = f"""
             import sys, pytest

@@ -205,6 +205,7 @@ def test_the_extension_binds_its_own_functions_first():
     assert Path(printed).name == "_core.abi3.so"
 
 
+@pytest.mark.fake_cuda
 def test_over_the_fake_cuda_runtime():
     """Devices, pinned memory and a product from and to it."""
     code = """
@@ -247,6 +248,7 @@ def test_over_the_fake_cuda_runtime():
     assert printed.split("\n") == ["0 0", "0 0", "0 1", "1 1"]
 
 
+@pytest.mark.fake_cuda
 def test_programs_without_python_use_the_tensor_cores_that_prove_has_proven(tmp_path):
     """The library reads the verdict itself."""
     code = """

@@ -4,6 +4,8 @@ import pytest
 
 from .support import printed_over_fake_cuda
 
+pytestmark = pytest.mark.fake_cuda
+
 # Products for each path: gathered at once, in chunks, by panels, with panels that are replaced.
 PRODUCTS = {
     "small": ("(30, 40)", "(40, 50)", 1 << 30),

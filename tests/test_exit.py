@@ -52,6 +52,7 @@ def test_a_signal_ends_it(number):
     assert process.returncode == -number
 
 
+@pytest.mark.fake_cuda
 @pytest.mark.parametrize("gpus", ["cuda", "cuda:all"])
 def test_with_calls_on_a_gpu(gpus):
     code = f"""

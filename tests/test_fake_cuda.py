@@ -14,6 +14,7 @@ from .support import (
 )
 
 
+@pytest.mark.fake_cuda
 def test_every_rung_has_the_bits_of_the_cpu():
     code = """
         A, B, C = uniform(rng, 70, 40), uniform(rng, 40, 90), uniform(rng, 70, 90)
@@ -28,6 +29,7 @@ def test_every_rung_has_the_bits_of_the_cpu():
     assert printed_over_fake_cuda(code) == "same"
 
 
+@pytest.mark.fake_cuda
 def test_operands_of_every_layout_are_gathered_in_chunks():
     """Rows around the length of a cache line, and rows of many cache lines."""
     code = """
@@ -44,6 +46,7 @@ def test_operands_of_every_layout_are_gathered_in_chunks():
     assert printed_over_fake_cuda(code) == "same"
 
 
+@pytest.mark.fake_cuda
 def test_workers_sleep_soon_after_a_call():
     code = """
         import time
@@ -57,6 +60,7 @@ def test_workers_sleep_soon_after_a_call():
     assert printed_over_fake_cuda(code) == "True"
 
 
+@pytest.mark.fake_cuda
 def test_a_first_call_ends_no_capture_of_another_thread():
     """The call creates streams and events, loads kernels and opens cuBLAS."""
     code = """
@@ -73,6 +77,7 @@ def test_a_first_call_ends_no_capture_of_another_thread():
     assert printed_over_fake_cuda(code) == "whole"
 
 
+@pytest.mark.fake_cuda
 @pytest.mark.skipif(OVER_HIP, reason="PTX is NVIDIA's")
 def test_ptx_of_an_older_generation_is_not_run():
     """The fake build has code for sm_90 and PTX for 8.0, in which kernels for 9.0 are empty."""
@@ -85,6 +90,7 @@ def test_ptx_of_an_older_generation_is_not_run():
     )
 
 
+@pytest.mark.fake_cuda
 def test_device_memory_cannot_be_read_by_the_host():
     """Tests the fake runtime: a stray access ends the process."""
     code = """
@@ -116,6 +122,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.fake_cuda
 @pytest.mark.parametrize("what", REFUSED)
 def test_fatal_errors_of_the_fake_runtime_are_named(what):
     process = python(FAKE_PRELUDE + textwrap.dedent(REFUSED[what]), fake_cuda())
@@ -135,6 +142,7 @@ def test_ending_says_how_a_process_ended(code, says):
     assert says in ending(python(code))
 
 
+@pytest.mark.fake_cuda
 @pytest.mark.parametrize("code", [2, 700, 999])
 def test_a_call_can_be_made_to_fail(code):
     script = f"""

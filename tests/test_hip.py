@@ -1,5 +1,5 @@
-"""AMD GPUs, as far as any build can test them: the checks of `make hip-check`, and lane maps for
-wavefronts of 64. tests/on_fake_hip.py, which `make hip-check` runs, tests the host's side."""
+"""AMD GPUs, as far as any build can test them: the checks of `make thorough GROUP=hip`, and lane
+maps for wavefronts of 64. The same group runs tests/on_fake_hip.py, which tests the host's side."""
 
 import pytest
 

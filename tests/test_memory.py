@@ -81,6 +81,7 @@ def test_empty_for_any_device():
         empty((2**40, 2**40))
 
 
+@pytest.mark.fake_cuda
 def test_a_result_behaves_like_an_array():
     code = """
         import copy, pickle
@@ -111,6 +112,7 @@ def test_a_result_behaves_like_an_array():
     assert printed(code).split() == ["refused", "0"]
 
 
+@pytest.mark.fake_cuda
 def test_the_second_call_of_a_shape_allocates_nothing():
     code = """
         A, B = uniform(rng, 500, 300), uniform(rng, 300, 700)
@@ -122,6 +124,7 @@ def test_the_second_call_of_a_shape_allocates_nothing():
     assert second == third == printed(code).splitlines()[0]
 
 
+@pytest.mark.fake_cuda
 def test_a_dead_array_calls_no_device_and_its_memory_is_reused():
     code = """
         A = uniform(rng, 300, 300)
@@ -138,6 +141,7 @@ def test_a_dead_array_calls_no_device_and_its_memory_is_reused():
     assert printed(code) == "1"
 
 
+@pytest.mark.fake_cuda
 def test_live_idle_and_limit():
     code = """
         memory = sgemm_kernels.memory
@@ -171,6 +175,7 @@ def test_live_idle_and_limit():
     assert printed(code) == "right"
 
 
+@pytest.mark.fake_cuda
 def test_any_limit_at_any_time():
     """The limit may be below the live memory: then results use ordinary memory until there is
     capacity again."""
@@ -207,6 +212,7 @@ def test_any_limit_at_any_time():
     assert printed(code) == "right"
 
 
+@pytest.mark.fake_cuda
 def test_counters_start_at_zero_in_reused_memory():
     """Each launch fills scratch memory of the same size."""
     code = """
@@ -220,6 +226,7 @@ def test_counters_start_at_zero_in_reused_memory():
     assert printed(code) == "right"
 
 
+@pytest.mark.fake_cuda
 def test_scratch_memory_is_freed_on_request_and_when_memory_is_short():
     code = """
         A, large = uniform(rng, 300, 300), uniform(rng, 1000, 1000)
@@ -249,6 +256,7 @@ def test_scratch_memory_is_freed_on_request_and_when_memory_is_short():
     assert "cuda:0 is out of memory" in printed(code)
 
 
+@pytest.mark.fake_cuda
 def test_memory_that_stays_pinned_stays_mapped():
     """For example when the GPU is lost: then nothing can unpin the memory."""
     code = """
@@ -272,6 +280,7 @@ def test_memory_that_stays_pinned_stays_mapped():
     assert printed_over_fake_cuda(code) == "4 0"
 
 
+@pytest.mark.fake_cuda
 def test_threads_share_a_gpu_with_little_memory():
     """Each product fits in panels; a call waits for memory that other calls hold.
 
@@ -300,6 +309,7 @@ def test_threads_share_a_gpu_with_little_memory():
     assert printed_over_fake_cuda(code) == "0"
 
 
+@pytest.mark.fake_cuda
 def test_a_result_waits_for_the_memory_of_a_running_product():
     code = """
     import time
@@ -323,6 +333,7 @@ def test_a_result_waits_for_the_memory_of_a_running_product():
     assert printed_over_fake_cuda(code) == "True"
 
 
+@pytest.mark.fake_cuda
 def test_arrays_of_many_sizes_do_not_overlap():
     code = """
         alive = []
@@ -351,6 +362,7 @@ def test_the_exported_names():
     assert np.isfinite(memory().limit_bytes)
 
 
+@pytest.mark.fake_cuda
 def test_an_empty_product_takes_next_to_no_time():
     """README promises 3 microseconds; a busy machine may take a few times as long."""
     asked = 3 if OVER_HIP else 2  # first use of a GPU

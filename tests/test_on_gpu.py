@@ -51,6 +51,7 @@ def operands(rng):
 
 if not FAKE:
 
+    @pytest.mark.fake_cuda
     @pytest.mark.timeout(900)
     @pytest.mark.parametrize(
         "file", ["test_on_gpu.py", "on_fake_gpu.py", "on_fake_exchange.py", "on_fake_many.py"]
@@ -66,6 +67,7 @@ if not FAKE:
         assert process.returncode == 0, ending(process)
         assert " passed" in process.stdout
 
+    @pytest.mark.fake_cuda
     def test_a_result_in_a_forked_child():
         code = """
             from tests.exporters import FAKES
@@ -93,6 +95,7 @@ if not FAKE:
         """
         assert printed_over_fake_cuda(code) == "0 (9, 9)"
 
+    @pytest.mark.fake_cuda
     def test_only_the_gpu_of_the_operands_is_used():
         """A GPU that the process has not used keeps its memory, and no context stays current."""
         code = """

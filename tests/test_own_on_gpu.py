@@ -50,6 +50,7 @@ def over_fake(code, text="// fake\n"):
     return printed_over_fake_cuda(f"        TEXT = {text!r}\n" + MINE + code)
 
 
+@pytest.mark.fake_cuda
 def test_it_runs_on_each_gpu_like_on_the_cpu(fake_nvrtc):
     code = """
         expected = run("tile2d", A, B, device="cpu")
@@ -64,6 +65,7 @@ def test_it_runs_on_each_gpu_like_on_the_cpu(fake_nvrtc):
     assert over_fake(code) == "same"
 
 
+@pytest.mark.fake_cuda
 def test_only_kernels_that_passed_accept_arrays_on_a_gpu(fake_nvrtc):
     code = """
         from tests.exporters import FAKES
@@ -79,6 +81,7 @@ def test_only_kernels_that_passed_accept_arrays_on_a_gpu(fake_nvrtc):
     assert over_fake(code, "// arrays\n") == "True"
 
 
+@pytest.mark.fake_cuda
 def test_a_launch_that_fails(fake_nvrtc):
     """A launch without enough memory is retried, and an error that ends the GPU is remembered."""
     code = """
@@ -111,6 +114,7 @@ def test_a_launch_that_fails(fake_nvrtc):
     assert "cuda:0 is unusable until this process is restarted" in second
 
 
+@pytest.mark.fake_cuda
 def test_it_is_measured_on_a_gpu(fake_nvrtc):
     code = """
         row, _ = sk.measure([mine, "naive"], 64, device="cuda", seconds=0.1).rows
@@ -119,6 +123,7 @@ def test_it_is_measured_on_a_gpu(fake_nvrtc):
     assert over_fake(code) == "mine True True"
 
 
+@pytest.mark.fake_cuda
 def test_nvrtcs_error_log_is_shown(fake_nvrtc):
     code = """
         try:
@@ -130,6 +135,7 @@ def test_nvrtcs_error_log_is_shown(fake_nvrtc):
     assert "mine.cu(7): error: as the source says" in over_fake(code, text)
 
 
+@pytest.mark.fake_cuda
 @pytest.mark.parametrize(
     "function",
     [
@@ -159,6 +165,7 @@ def test_each_call_of_nvrtc_may_fail(fake_nvrtc, monkeypatch, function):
     assert all(line.startswith("NVRTC failed") and "planted" in line for line in printed)
 
 
+@pytest.mark.fake_cuda
 def test_code_refused_by_the_gpu(fake_nvrtc, monkeypatch):
     code = """
         try:
@@ -170,6 +177,7 @@ def test_code_refused_by_the_gpu(fake_nvrtc, monkeypatch):
     assert over_fake(code, "// broken\n") == "True"
 
 
+@pytest.mark.fake_cuda
 def test_loading_may_fail_at_each_call(fake_nvrtc):
     code = """
         assert mine.check(device="cpu")
@@ -225,6 +233,7 @@ esac
 """
 
 
+@pytest.mark.fake_cuda
 def test_compute_sanitizer_reports_become_findings(fake_nvrtc, tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     tool = tmp_path / "bin/compute-sanitizer"
@@ -244,6 +253,7 @@ def test_compute_sanitizer_reports_become_findings(fake_nvrtc, tmp_path, monkeyp
     ]
 
 
+@pytest.mark.fake_cuda
 def test_a_program_that_fails_under_compute_sanitizer_is_refused(fake_nvrtc, tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     tool = tmp_path / "bin/compute-sanitizer"
@@ -268,6 +278,7 @@ LOADED = """
 """
 
 
+@pytest.mark.fake_cuda
 def test_a_library_is_closed_with_its_last_kernel(fake_nvrtc):
     code = """
         other = sk.kernel(mine.source, name="mine")
@@ -289,6 +300,7 @@ def test_a_library_is_closed_with_its_last_kernel(fake_nvrtc):
     assert said == ["(1, 1)", "(1, 1) True", "(0, 0)"]
 
 
+@pytest.mark.fake_cuda
 def test_a_library_whose_work_may_be_queued_stays_open(fake_nvrtc):
     code = """
         from tests.exporters import FAKES
@@ -303,6 +315,7 @@ def test_a_library_whose_work_may_be_queued_stays_open(fake_nvrtc):
     assert over_fake(LOADED + code, "// queued\n") == "(1, 1) True"
 
 
+@pytest.mark.fake_cuda
 def test_without_nvrtc_and_nvcc_the_error_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setenv("SGEMM_KERNELS_NVRTC", str(tmp_path / "none.so"))
     code = """
@@ -325,6 +338,7 @@ def test_the_architecture_to_compile_for():
         nvrtc.architecture(70, known)
 
 
+@pytest.mark.nvcc
 @pytest.mark.skipif(not nvrtc.find_nvcc(), reason="needs nvcc")
 @pytest.mark.parametrize("taken", ["tile2d", "async", "splitk"])
 def test_nvcc_builds_a_library_from_a_rung(taken):
@@ -335,12 +349,14 @@ def test_nvcc_builds_a_library_from_a_rung(taken):
     assert symbol == taken
 
 
+@pytest.mark.nvcc
 @pytest.mark.skipif(not nvrtc.find_nvcc(), reason="needs nvcc")
 def test_nvcc_gets_the_values_of_defines():
     text = sk.source("tile2d") + "static_assert(BM == 64 && BN == 64);\n"
     nvrtc.nvcc_library(Source(Path("mine.cu"), text, {"BM": 64, "BN": 64}), [90])
 
 
+@pytest.mark.nvcc
 @pytest.mark.skipif(not nvrtc.find_nvcc(), reason="needs nvcc")
 def test_nvcc_builds_a_library_from_a_plain_kernel():
     """It includes headers of the toolkit, which NVRTC lacks."""
@@ -445,7 +461,10 @@ WAYS = [
     ),
     pytest.param(
         lambda source, _: nvrtc.nvcc_library(source, [80]),
-        marks=pytest.mark.skipif(not nvrtc.find_nvcc(), reason="needs nvcc"),
+        marks=[
+            pytest.mark.nvcc,
+            pytest.mark.skipif(not nvrtc.find_nvcc(), reason="needs nvcc"),
+        ],
         id="nvcc",
     ),
 ]

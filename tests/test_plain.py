@@ -449,6 +449,7 @@ __global__ void plain_sgemm(int M, int N, int K, float alpha, const float *A, co
 """
 
 
+@pytest.mark.fake_cuda
 def test_on_a_gpu_it_has_a_launch_of_its_own(tmp_path, monkeypatch):
     """The fake runtime checks the grid and the block, and reads the kernel's arguments."""
     library = tmp_path / "nvrtc.so"

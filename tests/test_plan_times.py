@@ -156,12 +156,12 @@ class TestEntryPoints:
         assert (padded[:, :4] == A @ B + 32000).all()
         assert (padded[:, 4:] == 0).all()
 
-    @pytest.mark.thorough
+    @pytest.mark.nvcc
     def test_nvcc_compiles_the_source(self, ptx):
         """The source includes the package's kernels and provides what they need."""
         assert "tiled" in ptx
 
-    @pytest.mark.thorough
+    @pytest.mark.nvcc
     def test_float4s_are_stored_as_float4s(self, ptx):
         """If C is aligned, a thread stores all its results this way. nvcc splits some float4
         assignments."""

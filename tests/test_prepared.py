@@ -15,6 +15,7 @@ M, N, K = 70, 150, 300
 
 if not FAKE:
 
+    @pytest.mark.fake_cuda
     def test_over_the_fake_cuda_runtime():
         path = str(Path(__file__).with_name("on_fake_prepared.py"))
         code = f"""

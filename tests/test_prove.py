@@ -172,6 +172,7 @@ def chosen(monkeypatch, rng, capability):
     return {name for name in rungs[1:] if same_bits(results[name], results["auto"])}
 
 
+@pytest.mark.fake_cuda
 @pytest.mark.parametrize("capability", [(8, 0), (8, 6), (8, 9), (10, 0), (12, 0)])
 def test_auto_uses_tensor_cores_once_they_are_proven(monkeypatch, rng, capability):
     code = f"""
@@ -199,6 +200,7 @@ def test_auto_needs_no_proof_on_hopper(monkeypatch, rng):
     assert chosen(monkeypatch, rng, (9, 0)) & {"waves", "fused"}
 
 
+@pytest.mark.fake_cuda
 @pytest.mark.parametrize("K", [255, 64])
 def test_auto_computes_short_sums_in_float32(rng, K):
     code = f"""
@@ -214,6 +216,7 @@ def test_auto_computes_short_sums_in_float32(rng, K):
     assert printed_over_fake_cuda(code) == "True"
 
 
+@pytest.mark.fake_cuda
 def test_batches_use_mma_too():
     code = f"""
     import os
@@ -419,6 +422,7 @@ def choice():
 """
 
 
+@pytest.mark.fake_cuda
 @pytest.mark.parametrize("capability", [(8, 0), (8, 6), (8, 9)])
 def test_prove_on_a_gpu(tmp_path, capability):
     """Over the fake CUDA runtime, whose kernels run on the CPU device."""
@@ -456,6 +460,7 @@ print(proof)
     assert "estimates of simt: from the GPU's" in info
 
 
+@pytest.mark.fake_cuda
 def test_only_a_whole_verdict_is_used(tmp_path):
     """csrc/core/kept_proofs.c reads the file for Python and for C programs."""
     code = (
@@ -502,6 +507,7 @@ print(choice(), read(build + "\\n9 9\\n" + facts))
     assert printed.split() == ["simt", "simt", "mma"]
 
 
+@pytest.mark.fake_cuda
 def test_a_gpu_with_other_bits_is_not_proven(tmp_path):
     """An earlier verdict is removed."""
     gpu = {"FAKE_CUDA_MAJOR": "8", "SGEMM_KERNELS_CACHE": str(tmp_path)}
@@ -522,6 +528,7 @@ print(_proofs.known("a fake GPU", (8, 0)))
     assert not read_document(tmp_path / "gpu.json")["proven"]
 
 
+@pytest.mark.fake_cuda
 def test_an_unknown_generation_is_not_proven(tmp_path):
     gpu = {"FAKE_CUDA_MAJOR": "8", "FAKE_CUDA_MINOR": "7", "SGEMM_KERNELS_CACHE": str(tmp_path)}
     code = "proof = sgemm_kernels.prove(device='cuda:0')\nprint(repr(proof))\nprint(proof)"

@@ -145,14 +145,14 @@ def compiled(tmp_path_factory):
         return dict(zip(jobs, pool.map(lambda job: compile_one(*job), jobs), strict=True))
 
 
-@pytest.mark.thorough
+@pytest.mark.nvcc
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", RUNGS)
 def test_nvcc_compiles(compiled, name):
     assert next(result for (rung, _), result in compiled.items() if rung == name) == (0, "")
 
 
-@pytest.mark.thorough
+@pytest.mark.nvcc
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("name", "arch", "said"),

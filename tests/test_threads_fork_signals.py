@@ -107,6 +107,7 @@ def test_a_gpu_in_a_forked_child(device):
     assert printed_by(FORKS.format(device=device, check=check)) == "True"
 
 
+@pytest.mark.fake_cuda
 def test_a_parents_result_on_a_gpu_in_a_forked_child():
     """Every access to its memory raises an error that says what to do. None calls CUDA, and neither
     does its destruction."""

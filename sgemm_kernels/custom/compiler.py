@@ -195,7 +195,7 @@ class Source:
     def digest(self) -> str:
         """A digest of the file, its included files, its defines and this package's headers."""
         own = self._own_included()
-        facts = [self.file, self.text, dict(self.defines), own, _headers_digest()]
+        facts = [self.file, self.text, dict(self.defines), own, headers_digest()]
         plain = self.plain
         if plain is not None:
             device = plain_text.device_code(self.whole())
@@ -341,7 +341,7 @@ def parts_of(build: Build, source: Source) -> list[Path]:
     def part(name: str) -> Path:
         flags = [*build.all, "-fPIC", "-fvisibility=hidden"]
         flags += ["-std=gnu11", "-xc"] if name.endswith(".c") else ["-std=c++20", "-xc++"]
-        key = digest_of(["part", compiler, name, flags, _headers_digest()])
+        key = digest_of(["part", compiler, name, flags, headers_digest()])
 
         def make(path: Path) -> None:
             command = [*shlex.split(compiler[0]), *flags, "-c", str(headers() / name)]
@@ -483,7 +483,8 @@ def _shortened(messages: str) -> str:
 
 
 @cache
-def _headers_digest() -> str:
+def headers_digest() -> str:
+    """A digest of the C sources that custom kernels are compiled with."""
     root = headers()
     parts = ("ladder", "engine", "core", "cpu", "count", "custom")
     files = [path for part in parts for path in sorted((root / part).rglob("*.*"))]

@@ -1,4 +1,6 @@
-"""Runs other projects' tests with every float32 product in these kernels, for `make blas-check`.
+"""Runs other projects' tests with every float32 product in these kernels.
+
+`make thorough GROUP=blas` calls it.
 
 On the CPU device, under `sgemm-kernels preload`:
 
@@ -7,7 +9,7 @@ On the CPU device, under `sgemm-kernels preload`:
   left out.
 - Octave's own tests, if octave-cli is installed
 - the tests of products in NumPy, SciPy and scikit-learn, and products in functions of numba.
-  `make blas-check` installs these packages in .venv-blas.
+  `make thorough GROUP=blas` installs these packages in .venv-blas.
 
 With the argument --all, LAPACK's testers for eigenvalues and least squares, more of Octave's files,
 and all of SciPy's linalg tests run too.

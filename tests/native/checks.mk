@@ -1,3 +1,4 @@
+# make checkers      one planted bug for each checker, and the copies; a minute
 # make asan          the rungs on the CPU device under AddressSanitizer and
 #                    UndefinedBehaviorSanitizer
 # make tsan          the same under ThreadSanitizer, which treats each CUDA thread as a thread
@@ -16,7 +17,7 @@
 # small_batch.cu the kernels for batches of small products, grouped.cu that for products of different
 # shapes.
 # planted.cu, workers.c, team.c and hopper.cu contain bugs, plant.py puts some into the rung `fused`,
-# and each checker must find its own. The first three targets need g++: clang 14's ThreadSanitizer
+# and each checker must find its own. Those targets need g++: clang 14's ThreadSanitizer
 # misses races in large blocks.
 
 ifeq ($(origin CXX),default)
@@ -26,7 +27,7 @@ endif
 CHECK_SOURCES := $(wildcard csrc/core/*.c csrc/cpu/*.cpp csrc/engine/*.c csrc/ladder/*.cu csrc/engine/*.cu) tests/native/driver.cpp tests/native/planted.cu \
 	tests/native/tilings.cu tests/native/shallow.cu
 
-.PHONY: asan tsan poison poison-orders poison-bugs gpu-driver gpu-sanitize gpu-sanitize-clusters
+.PHONY: checkers checkers-asan checkers-tsan checkers-poison asan tsan poison poison-orders poison-bugs gpu-driver gpu-sanitize gpu-sanitize-clusters
 
 # ------------------------------------------------------------------------------- how to compile
 
@@ -142,6 +143,31 @@ build/check/%/compiler:
 
 MUST_FIND := tests/native/must_find.sh
 
+# For each checker, instructions for warpgroups and clusters that are right, and a bug.
+checkers: checkers-asan checkers-tsan checkers-poison
+
+checkers-asan: HOPPER := build/check/asan/hopper
+checkers-asan: WORKERS := build/check/asan/workers
+checkers-asan: build/check/asan/hopper build/check/asan/workers
+	$(HOPPER)
+	@$(MUST_FIND) 'heap-buffer-overflow.*hopper\.cu' $(HOPPER) --planted part_overread
+	$(WORKERS)
+	@$(MUST_FIND) 'heap-use-after-free.*csrc/core/workers\.c' $(WORKERS) --planted gone
+
+checkers-tsan: HOPPER = $(IN_PLACE) build/check/tsan/hopper --planted
+checkers-tsan: TEAM = $(IN_PLACE) build/check/tsan/team
+checkers-tsan: build/check/tsan/hopper build/check/tsan/team
+	$(HOPPER) cluster_none
+	@$(MUST_FIND) 'data race.*hopper\.cu' $(HOPPER) no_cluster_barrier_before_reading
+	$(TEAM)
+	@$(MUST_FIND) 'data race.*team\.c' $(TEAM) --planted early
+
+checkers-poison: HOPPER := build/check/poison/hopper
+checkers-poison: build/check/poison/hopper
+	$(HOPPER)
+	@$(MUST_FIND) 'product reads shared memory to which the copy of' $(HOPPER) --planted no_wait
+	@$(MUST_FIND) 'ordinary: ffffffff' $(HOPPER) --planted accumulators_unwaited
+
 asan: WORKERS := build/check/asan/workers
 asan: HOPPER := build/check/asan/hopper --planted
 asan: build/check/asan/driver build/check/asan/workers $(SINGLE_FILE:%=build/check/asan/%)
@@ -167,8 +193,8 @@ asan: build/check/asan/driver build/check/asan/workers $(SINGLE_FILE:%=build/che
 	@$(MUST_FIND) 'heap-use-after-free.*csrc/core/workers\.c' $(WORKERS) --planted gone
 
 # Disables address randomization if the system permits: with it, some ThreadSanitizers do not start.
-tsan: export TSAN_OPTIONS := halt_on_error=1
-tsan: IN_PLACE = $(shell setarch -R true 2> /dev/null && echo setarch -R)
+tsan checkers-tsan: export TSAN_OPTIONS := halt_on_error=1
+tsan checkers-tsan: IN_PLACE = $(shell setarch -R true 2> /dev/null && echo setarch -R)
 tsan: DRIVER = $(IN_PLACE) $<
 tsan: WORKERS = $(IN_PLACE) build/check/tsan/workers
 tsan: HOPPER = $(IN_PLACE) build/check/tsan/hopper --planted

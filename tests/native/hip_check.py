@@ -1,4 +1,4 @@
-"""Builds the package for AMD GPUs and tests it without one, for `make hip-check`.
+"""Builds the package for AMD GPUs and tests it without one, for `make thorough GROUP=hip`.
 
 Everything compiles for all architectures, with warnings as errors. No kernel may spill registers
 or use more shared memory (LDS) than a block may have. The extension is loaded with HIP's own
@@ -137,9 +137,9 @@ def main() -> str | int:
         toolkit = compiling.find_toolkit(environ)
         assert isinstance(toolkit, HipToolkit)
         found = check_kernels(environ, toolkit)
-        return "make hip-check: " + "\n".join(found) if found else check_host(environ)
+        return "make thorough GROUP=hip: " + "\n".join(found) if found else check_host(environ)
     except BuildError as error:
-        return f"make hip-check: {error}"
+        return f"make thorough GROUP=hip: {error}"
 
 
 if __name__ == "__main__":
