@@ -71,6 +71,8 @@ _STABLE_INTERFACES = [
     "-DNPY_TARGET_VERSION=NPY_2_0_API_VERSION",
     "-DNPY_NO_DEPRECATED_API=NPY_2_0_API_VERSION",
 ]
+# For tests, the extension can record which kernels it launches.
+_NAMES_LAUNCHES = "-DSGEMM_NAMES_LAUNCHES=1"
 # Fuse a multiplication and an addition only where a kernel asks for it.
 _AS_WRITTEN = ["-ffp-contract=off"]
 # Each kernel is compiled for the CPU once per entry, depending on the host's architecture. The
@@ -379,6 +381,7 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
         about += about_toolkit
         nvcc = Compiler(str(toolkit.nvcc), f"nvcc {toolkit.version}, {cxx.version}")
         flags = ["-ccbin", cxx.command, "-O3", "-std=c++20", "-DSGEMM_CUDA=1"]
+        flags += [_NAMES_LAUNCHES]
         flags += ["--compiler-options=" + ",".join(common)]
         flags += ["-Werror=all-warnings"] if werror else []
         if int(toolkit.version.split(".")[0]) >= SMALL_CODE_SINCE:
@@ -402,7 +405,8 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
             # GCC writes small loops out first and then fails to vectorise them: twice as slow.
             flags += ["--param", "max-completely-peeled-insns=20"]
         for copy, its_flags in _COPIES.get(machine, _ONE_COPY).items():
-            jobs.append(Job(cxx, source, _object(f"{kind}{copy}", source), [*flags, *its_flags]))
+            its_flags = [*flags, *its_flags, _NAMES_LAUNCHES]
+            jobs.append(Job(cxx, source, _object(f"{kind}{copy}", source), its_flags))
         # Compiled as written, with a call at each access, which count/count.cpp implements. A
         # float4 must stay one access. clang keeps it only without optimisation.
         flags = ["-x", "c++", "-std=c++20", "-g1", "-fno-exceptions", *_AS_WRITTEN, *common]
@@ -446,6 +450,7 @@ def _plan_hip(
     # Structures with default values are C's all the same, but Clang doubts it.
     quiet = ["-Wno-unused-result", "-Wno-return-type-c-linkage"]
     flags = ["-std=c++20", "-O3", *common, *quiet, "-DSGEMM_CUDA=1", "-DSGEMM_HIP=1"]
+    flags += [_NAMES_LAUNCHES]
     for_gpu = ["-x", "hip", *flags, "-Rpass-analysis=kernel-resource-usage"]
     for_gpu += [f"--offload-arch={name}" for name in toolkit.architectures]
     search, outside = _headers(toolkit)

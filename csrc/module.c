@@ -298,6 +298,7 @@ static PyMethodDef methods[] = {
     {"_measure", measure, METH_VARARGS, measure_doc},
     {"_measure_copies", measure_copies, METH_VARARGS, measure_copies_doc},
     {"_trace", trace, METH_VARARGS, trace_doc},
+    {"_launched", launched, METH_VARARGS, launched_doc},
     {"_torch_open", torch_open, METH_NOARGS, NULL},
     {"_torch_register", torch_register, METH_NOARGS, NULL},
     {"_torch_precision", torch_precision, METH_VARARGS, NULL},

@@ -3,9 +3,10 @@
 import dataclasses
 import itertools
 
+import numpy as np
 import pytest
 
-from sgemm_kernels import _core, variants
+from sgemm_kernels import _core, run, variants
 
 from .support import NO_GPU, OVER_HIP, printed_by
 
@@ -130,3 +131,15 @@ def test_a_missing_cublas_names_the_extra(hidden):
     message = printed_by(script)
     assert "'cublas'" in message
     assert "pip install 'sgemm_kernels[cublas]'" in message
+
+
+def test_the_launched_kernels_are_named(device):
+    square = np.ones((40, 40), np.float32)
+    assert _core._launched(True) == frozenset()
+    try:
+        run("smem", square, square, device=device)
+        run("tile2d", square, square, device=device)
+        assert _core._launched(False) == {"smem", "tile2d"}
+        run("smem", square, square, device=device)
+    finally:
+        assert _core._launched(False) == frozenset()

@@ -21,6 +21,9 @@
 #ifdef SGEMM_COUNTED
 #include "../count/counted.h"
 #endif
+#ifdef SGEMM_NAMES_LAUNCHES
+#include "../core/launched.h"
+#endif
 
 /* Scratch memory of one launch: see ../core/scratch.h. */
 #ifdef __CUDACC__
@@ -84,6 +87,9 @@ static inline Status launch_blocks(void (*kernel)(Problem), const KernelSpec &sp
                                    const Problem &problem, const Launch *where,
                                    int64_t matrices = 1)
 {
+#ifdef SGEMM_NAMES_LAUNCHES
+    launched_add(spec.symbol);
+#endif
 #ifndef __CUDACC_RTC__
     if (blocks > INT32_MAX) {
         return status_error(STATUS_INVALID,

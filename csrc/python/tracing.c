@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "../core/catalog.h"
+#include "../core/launched.h"
 #include "../count/count.h"
 #include "choosing.h"
 #include "lists.h"
@@ -96,4 +97,29 @@ PyObject *trace(PyObject *module, PyObject *args)
     free(counts->owners);
     free(counts);
     return result;
+}
+
+const char launched_doc[] = PyDoc_STR(
+    "_launched(record) -> frozenset of str\n"
+    "\n"
+    "The names of the kernels that were launched since the last call, and whether to record more.");
+
+PyObject *launched(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    int record;
+    if (!PyArg_ParseTuple(args, "p", &record)) {
+        return NULL;
+    }
+    const char *names[LAUNCHED_MOST];
+    const int count = launched_take(record, names);
+    PyObject *const list = PyList_New(0);
+    for (int i = 0; list && i < count; ++i) {
+        if (!append(list, PyUnicode_FromString(names[i]))) {
+            break;
+        }
+    }
+    PyObject *const tuple = list ? as_tuple(list) : NULL;
+    PyObject *const set = tuple ? PyFrozenSet_New(tuple) : NULL;
+    Py_XDECREF(tuple);
+    return set;
 }
