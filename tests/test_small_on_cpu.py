@@ -113,20 +113,19 @@ def test_children_may_fork_during_small_products():
 def test_signals_wait_until_the_product_is_done():
     """A signal sent meanwhile is handled afterwards, and none stays blocked."""
     code = """
-        import signal, time
+        import signal
         import numpy as np
         from sgemm_kernels import run
 
         A, ticks = np.ones((30, 30), np.float32), []
         signal.signal(signal.SIGALRM, lambda *_: ticks.append(1))
         signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
-        end = time.monotonic() + 0.5
-        while time.monotonic() < end:
+        while len(ticks) < 50:
             assert (run("smem", A, A, device="cpu") == 30).all()
         signal.setitimer(signal.ITIMER_REAL, 0)
-        print(len(ticks) > 50, signal.pthread_sigmask(signal.SIG_BLOCK, []))
+        print(signal.pthread_sigmask(signal.SIG_BLOCK, []))
     """
-    assert printed_by(code) == "True set()"
+    assert printed_by(code) == "set()"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import platform
 import signal
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -37,30 +36,29 @@ def test_eight_threads_of_sixty_calls(device, variants_on, rng):
 
 
 def test_other_threads_run_during_a_call(variant, device):
-    """A ticking thread never pauses for nearly as long as the call takes."""
-    ticks: list[float] = []
+    """A ticking thread ticks many times during one call, if the call is long enough. A call that
+    holds the interpreter's lock lets it tick once or twice at most, however long it is."""
+    ticks = 0
     stop = threading.Event()
 
     def tick():
-        while not stop.is_set():
-            ticks.append(time.perf_counter())
-            time.sleep(0.001)
+        nonlocal ticks
+        while not stop.wait(0.001):
+            ticks += 1
 
     ticker = threading.Thread(target=tick)
     ticker.start()
     try:
-        n, seconds = 512, 0.0
-        while seconds < 0.3:
+        seen, n = 0, 256
+        while seen < 5 and n < 10_000:
             A = np.ones((n, n), np.float32)
-            begin = time.perf_counter()
+            before = ticks
             run(variant.name, A, A, device=device)
-            end = time.perf_counter()
-            seconds, n = end - begin, n * 3 // 2
+            seen, n = ticks - before, n * 3 // 2
     finally:
         stop.set()
         ticker.join()
-    during = [begin, *(t for t in ticks if begin < t < end), end]
-    assert max(np.diff(during)) < seconds / 2
+    assert seen >= 5
 
 
 FORKS = """
@@ -175,7 +173,7 @@ def test_a_child_of_a_process_that_only_used_the_cpu(device):
 
 @pytest.mark.parametrize("name", ["naive", "smem", "prefetch"])
 def test_ctrl_c_on_the_cpu(name):
-    """A product that takes a minute or more stops within about a second, and the next call
+    """A product that takes a minute or more stops before it is complete, and the next call
     works."""
     script = f"""
         import os, signal, threading, time
@@ -184,22 +182,16 @@ def test_ctrl_c_on_the_cpu(name):
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
         n = 10_000
         A = np.ones((n, n), np.float32)
-        pressed = []
-
-        def press():
-            pressed.append(time.perf_counter())
-            os.kill(os.getpid(), signal.SIGINT)
-
-        timer = threading.Timer(0.5, press)
-        timer.start()
+        out = np.full((n, n), np.nan, np.float32)
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
         try:
-            run({name!r}, A, A, device="cpu")
+            run({name!r}, A, A, out=out, device="cpu")
         except KeyboardInterrupt:
-            print(time.perf_counter() - pressed[0])
+            print(np.isnan(out).any())
         small = A[:100, :100]
         assert np.all(run({name!r}, small, small, device="cpu") == 100)
     """
-    assert 0 <= float(printed_by(script)) < 1.5
+    assert printed_by(script) == "True"
 
 
 def test_ctrl_c_after_a_call_on_a_gpu(device):
@@ -252,20 +244,14 @@ def test_ctrl_c_while_operands_are_packed():
         begin = time.perf_counter()
         run("naive", A, B, device="cpu")
         whole = time.perf_counter() - begin
-        pressed = []
-
-        def press():
-            pressed.append(time.perf_counter())
-            os.kill(os.getpid(), signal.SIGINT)
-
-        threading.Timer(whole / 10, press).start()
+        out = np.full((n, 1), np.nan, np.float32)
+        threading.Timer(whole / 10, os.kill, (os.getpid(), signal.SIGINT)).start()
         try:
-            run("naive", A, B, device="cpu")
+            run("naive", A, B, out=out, device="cpu")
         except KeyboardInterrupt:
-            print(time.perf_counter() - pressed[0], whole)
+            print(np.isnan(out).any())
     """
-    after, whole = map(float, printed_by(script).split())
-    assert after < 0.2 + whole / 4
+    assert printed_by(script) == "True"
 
 
 def test_a_fault_in_one_of_our_threads_reaches_its_handler():
