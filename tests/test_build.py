@@ -1022,6 +1022,7 @@ def test_an_sdist_has_all_files_for_building_and_testing(tree, only_setuptools):
     assert not [name for name in held if name.endswith((".so", ".pyc"))]
 
 
+@pytest.mark.thorough
 def test_a_wheel_has_the_package_its_kernels_and_recorded_results(tree):
     code = "import build_backend; print(build_backend.build_wheel('out'))"
     quick = tree / "quick_c++"  # optimising takes longer than all else

@@ -16,10 +16,17 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 MUTANTS = {mutant.key: mutant for mutant in mutants()}
 EVERY_MUTANT, EVERY_UNUSUAL = 20, 4
 """One of so many is judged here; `python -m tests.judge_rates` judges all."""
+QUICK = {"naive", "coalesced", "smem", "tile1d", "tile2d", "vec4", "prefetch", "warptile"}
+"""The rungs whose mutants take seconds."""
 UNUSUAL = tomllib.loads((FOLDER / "unusual.toml").read_text(encoding="utf-8"))["kernel"]
 
 
-@pytest.mark.parametrize("record", recorded()[::EVERY_MUTANT], ids=lambda r: r["mutant"])
+def of_a_sample(record):
+    quick = record["mutant"].partition(",")[0] in QUICK
+    return pytest.param(record, id=record["mutant"], marks=() if quick else pytest.mark.thorough)
+
+
+@pytest.mark.parametrize("record", [of_a_sample(record) for record in recorded()[::EVERY_MUTANT]])
 def test_a_mutant_is_judged_as_recorded(record):
     assert judge_rates.judged(MUTANTS[record["mutant"]])["verdict"] == record["verdict"]
 

@@ -218,6 +218,7 @@ def test_names_of_rungs_are_refused(tmp_path):
 # ------------------------------------------------------------------ compiling
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("side", [0, 33, 64])
 def test_a_block_with_too_many_threads_is_refused(tmp_path, side):
     path = tmp_path / "mine.cu"
@@ -230,6 +231,7 @@ def test_a_block_with_too_many_threads_is_refused(tmp_path, side):
     assert said in report or "launching a kernel failed" in report
 
 
+@pytest.mark.thorough
 def test_a_cache_folder_may_have_a_name_that_is_not_text(tmp_path, monkeypatch):
     monkeypatch.setenv("SGEMM_KERNELS_CACHE", os.fsdecode(bytes(tmp_path) + b"/\xff"))
     A, B = operands(3, 4, 5)
@@ -280,6 +282,7 @@ def test_compiler_output_is_text_in_any_locale(tmp_path):
     assert done.stdout.split() == expected.split()
 
 
+@pytest.mark.thorough
 def test_a_file_name_may_begin_with_a_dash(tmp_path):
     for file in ("-mine.cu", "@mine.cu"):
         (tmp_path / file).write_text(SMALLEST)
@@ -300,6 +303,7 @@ def test_defines_set_the_rungs_geometry():
         sk.kernel(sk.source("tile2d"), name="odd", defines={"WM": 96})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "geometry",
     [(64, 32, 32, 32, 16, 4, 4), (160, 160, 16, 32, 80, 4, 20)],
@@ -336,6 +340,7 @@ def test_a_file_that_is_not_text_is_named(tmp_path):
 SMALLER = "std::min(p.A.data[row * p.A.row_stride + k * p.A.col_stride], HUGE_VALF)"
 
 
+@pytest.mark.thorough
 def test_accesses_in_source_lines_outside_the_package():
     """Accesses in the compiler's own headers, and in a file that #line names."""
     text = "#include <algorithm>\n" + SMALLEST.replace("at(p.A, row, k)", SMALLER)
@@ -351,6 +356,7 @@ def test_accesses_in_source_lines_outside_the_package():
     assert generated.sanitize()
 
 
+@pytest.mark.thorough
 def test_lines_end_where_the_compiler_ends_them():
     text = "// one\f// one\n// two\u2028\x85\n" + SMALLEST
     mine = sk.kernel(text, name="mine")
@@ -405,6 +411,7 @@ def starting_at(path, value):
 STARTING = SMALLEST.replace("sum = 0.0f", "sum = START")
 
 
+@pytest.mark.thorough
 def test_headers_beside_the_kernel_included_by_headers_are_part_of_the_kernel(tmp_path):
     (tmp_path / "mine.cu").write_text('#include "sub/more.h"\n' + STARTING)
     (tmp_path / "sub").mkdir()
@@ -451,6 +458,7 @@ def test_a_file_that_changes_while_it_is_compiled_is_not_kept(tmp_path, monkeypa
     assert sk.run(sk.kernel(tmp_path / "mine.cu"), one, one, device="cpu") == 4
 
 
+@pytest.mark.thorough
 def test_processes_may_fill_the_cache_concurrently(tmp_path):
     code = (
         "import sys, numpy as np, sgemm_kernels as sk\n"
@@ -473,6 +481,7 @@ def test_processes_may_fill_the_cache_concurrently(tmp_path):
     assert left == {".so", ".txt", ".o", ".sha256"}
 
 
+@pytest.mark.thorough
 def test_a_cache_that_cannot_be_written_is_replaced(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(_cache.VARIABLE, str(tmp_path / "file/cache"))
@@ -482,6 +491,7 @@ def test_a_cache_that_cannot_be_written_is_replaced(tmp_path, monkeypatch):
     assert sk.run(mine, one, one, device="cpu")[0, 0] == 3
 
 
+@pytest.mark.thorough
 def test_the_cache_may_be_deleted_at_any_time(tmp_path, monkeypatch):
     monkeypatch.setenv(_cache.VARIABLE, str(tmp_path / "cache"))
     one = np.ones((3, 3), np.float32)
@@ -747,6 +757,7 @@ def test_strategies_try_each_candidate_once():
     assert len(square.candidates) == 4
 
 
+@pytest.mark.thorough
 def test_incorrect_candidates_get_no_time(tmp_path):
     path = tmp_path / "mine.cu"
     path.write_text(SMALLEST.replace("sum = 0.0f", "sum = TUNABLE(FIRST, 0)"))
@@ -756,6 +767,7 @@ def test_incorrect_candidates_get_no_time(tmp_path):
     assert found.best == found.candidates[0]
 
 
+@pytest.mark.thorough
 def test_values_to_try_are_integers_of_any_kind(tmp_path):
     text = SMALLEST.replace("sum = 0.0f", "sum = TUNABLE(FIRST, 0)")
     mine = sk.kernel(text, name="counted")
@@ -772,6 +784,7 @@ def verdicts(kernel_or_file, *, seconds=0.05, space=None):
     return [candidate.verdict for candidate in found.candidates]
 
 
+@pytest.mark.thorough
 def test_tuning_retries_if_an_included_file_changed(tmp_path):
     path = tmp_path / "mine.cu"
     path.write_text('#include "more.h"\n' + STARTING.replace("START", "START + TUNABLE(FIRST, 0)"))
@@ -780,6 +793,7 @@ def test_tuning_retries_if_an_included_file_changed(tmp_path):
         assert verdicts(path) == [verdict]
 
 
+@pytest.mark.thorough
 def test_tuning_retries_failures_caused_by_the_machine(monkeypatch):
     def fail(*_, **__):
         raise sk.OutOfMemoryError("there is none left")
@@ -794,6 +808,7 @@ def test_tuning_retries_failures_caused_by_the_machine(monkeypatch):
     assert verdicts(mine, seconds=0.1) == ["cannot be launched"]  # another limit has its own entry
 
 
+@pytest.mark.thorough
 def test_tuning_a_kernel_keeps_its_defines_and_its_folder(tmp_path):
     path = tmp_path / "mine.cu"
     text = SMALLEST.replace("sum = 0.0f", "sum = START + TUNABLE(FIRST, 0) + TUNABLE(OTHER, 1)")
