@@ -6,6 +6,7 @@
 # make wheels-aarch64  the same for aarch64, cross-compiled; tried in an emulator
 # make release      every step of a release but the upload
 # make gpu-check    the tests on this machine's GPU with the active Python; installs nothing
+# make evidence     renew the results in benchmarks/results, in parts, on this machine's GPU
 # make notebooks    execute the lessons anew, in place
 # make pictures     draw every committed picture anew from its results
 # make docs         all pages and the API reference as a site, in build/docs
@@ -29,7 +30,7 @@ BLAS := .venv-blas
 RELEASE := .venv-release
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test thorough notebooks pictures docs site plan-cost wheels wheels-aarch64 release build-lib gpu-check format clean FORCE
+.PHONY: help demo test thorough notebooks pictures docs site plan-cost wheels wheels-aarch64 release build-lib gpu-check evidence format clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/python -m sgemm_kernels.demo -o build/demo.png
@@ -227,6 +228,14 @@ gpu-check: build-lib
 		then echo 'compute-sanitizer is for NVIDIA GPUs alone'; else $(MAKE) gpu-sanitize; \
 		fi 2>&1 | tee $(GPU_CHECK)/sanitize.txt
 	$(IN_BUILD_LIB) $(PYTHON) tests/record_gpu_check.py $(GPU_CHECK) | tee $(GPU_CHECK)/record.json
+
+# benchmarks/evidence.py says what STALE=1, PART=, MINUTES=, ARCHIVE= and LIST=1 mean.
+# LIST needs no GPU, and so no build.
+evidence: $(if $(LIST),,build-lib)
+	PYTHONPATH="$(CURDIR)$(if $(LIST),,/build/lib)$${PYTHONPATH:+:$$PYTHONPATH}" \
+		$(if $(LIST),$(or $(wildcard $(BIN)/python),$(PYTHON)),$(PYTHON)) benchmarks/evidence.py \
+		$(if $(LIST),--list) $(if $(STALE),--stale) $(PART:%=--part %) $(MINUTES:%=--minutes %) \
+		$(ARCHIVE:%=--archive %)
 
 # ----------------------------------------------------------------------------------- housekeeping
 

@@ -14,10 +14,13 @@ from typing import Any
 from sgemm_kernels import devices
 from sgemm_kernels._style import Picture
 from sgemm_kernels.measuring.results import Results
-from sgemm_kernels.measuring.results_file import origin, read_json, write_json
+from sgemm_kernels.measuring.results_file import file_is_older, origin, read_json, write_json
+from sgemm_kernels.measuring.sources import OLDER, sources_hash
 
 SCHEMA = 1
 RESULTS = Path(__file__).parent / "results"
+CLONE = Path(__file__).resolve().parent.parent
+"""The package may be a build elsewhere, which lacks most sources."""
 
 
 def summary(samples_s: list[float]) -> dict[str, Any]:
@@ -91,6 +94,7 @@ def write(
         "experiment": experiment,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         **head,
+        "sources_hash": sources_hash(experiment, CLONE),
         "rows": _plain(rows),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,10 +104,16 @@ def write(
         draw(path, picture, document, document["rows"])
 
 
+def write_results(path: Path, results: Results) -> None:
+    """Writes results of `measure`, with the hash of their sources."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    run = dataclasses.replace(results.run, sources_hash=sources_hash(root=CLONE))
+    dataclasses.replace(results, run=run).to_json(path)
+
+
 def write_comparison(path: Path, results: Results, picture: Callable[..., Picture]) -> None:
     """Writes results of `measure`, and beside them pictures of them."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    results.to_json(path)
+    write_results(path, results)
     print(f"\n{path}")
     draw(path, picture, results)
 
@@ -118,11 +128,14 @@ def draw(
     """Writes a picture of the results in `path`, light and dark, beside that file.
 
     The metadata contain the digests of that file and of the files in `beside`, which the picture
-    also shows.
+    also shows, and a note if one of them is of older sources.
     """
+    older = any(map(file_is_older, (path, *beside)))
     for paper in ("light", "dark"):
         name = "-".join(filter(None, (stem(path), kind, paper)))
         drawn = picture(*found, dark=paper == "dark")
+        if older:
+            drawn.add_note(OLDER)
         drawn.save(path.with_name(f"{name}.svg"), origin=origin(path, *beside))
 
 

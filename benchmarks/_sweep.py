@@ -6,7 +6,6 @@ JSON. The result keeps the compiler's report of its kernel (registers, spills) t
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import subprocess
@@ -20,7 +19,6 @@ from _results import summary
 from sgemm_kernels.measuring.probe import find_nvcc
 
 SWEEPS = Path(__file__).parent / "sweeps"
-HARNESS = [SWEEPS / "launch.h", SWEEPS / "harness.cuh"]
 PROTOCOL = (
     "kernel time between events of consecutive launches, cold (operand sets exceed twice the L2 "
     "cache), uniform [-1, 1), every element checked against float64 before"
@@ -106,14 +104,12 @@ def measure(program: Path, n: int, *kernels: str) -> list[dict[str, Any]]:
     return found
 
 
-def head(device: str, driver: str, sources: list[Path]) -> dict[str, Any]:
+def head(device: str, driver: str) -> dict[str, Any]:
     """The head of a result file."""
-    text = "".join(source.read_text() for source in sources)
     return {
         "device": device,
         "driver": driver,
         "cuda_toolkit": toolkit(),
-        "sources_hash": hashlib.sha256(text.encode()).hexdigest()[:16],
         "protocol": PROTOCOL,
         "clock_mhz": None,  # these counters average over about a second, longer than a sampling
         "power_w": None,
@@ -135,9 +131,8 @@ def sweep(
             for constants, report, program in zip(settings, reports, programs, strict=True)
         ]
     device, driver = rows[0]["device"], rows[0]["driver"]
-    sources = [*HARNESS, SWEEPS / f"{name}.cu"]
     kept = [{k: v for k, v in row.items() if k not in ("device", "driver")} for row in rows]
-    return head(device, driver, sources), kept
+    return head(device, driver), kept
 
 
 def toolkit() -> str:

@@ -18,15 +18,13 @@ from typing import Any
 from _questions import QUESTIONS, Kernel, Question
 from _results import output_argument, parsed, redraw, write
 from _sass import main_loop
-from _sweep import HARNESS, PROTOCOL, compile_source, head, measure, parse_report
+from _sweep import PROTOCOL, compile_source, head, measure, parse_report
 
 from sgemm_kernels._style import SERIES, Picture, drawing
 from sgemm_kernels._table import table
 from sgemm_kernels.cli.experiment_tables import setting_cells, setting_columns
 
 FOLDER = Path(__file__).parent / "ablations"
-RUNGS = Path(__file__).parent.parent / "csrc" / "ladder"
-SOURCES = [FOLDER / name for name in ("tile.cu", "settings.h", "alternate.cu")]
 
 Row = dict[str, Any]
 
@@ -86,9 +84,7 @@ def alternating(program: Path, n: int, names: list[str]) -> dict[str, Row]:
     return alone | again
 
 
-def run(
-    questions: Sequence[Question] = QUESTIONS, sources: Sequence[Path] = SOURCES
-) -> tuple[Row, list[Row]]:
+def run(questions: Sequence[Question] = QUESTIONS) -> tuple[Row, list[Row]]:
     """The head of the result file, and a row for each setting and size, in order.
 
     Raises SystemExit if nothing could be measured.
@@ -131,7 +127,7 @@ def run(
     known = next((row for row in rows if "device" in row), None)
     if known is None:
         raise SystemExit(rows[0]["problem"])
-    document = head(known["device"], known["driver"], [*HARNESS, *sources])
+    document = head(known["device"], known["driver"])
     document["protocol"] = f"{PROTOCOL}; the kernels of a question alternate"
     kept = [{k: v for k, v in row.items() if k not in ("device", "driver")} for row in rows]
     return document, kept

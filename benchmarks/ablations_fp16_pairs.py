@@ -8,27 +8,12 @@ from __future__ import annotations
 
 from _questions_fp16_pairs import QUESTIONS
 from _results import output_argument, write
-from ablations import FOLDER, RUNGS, print_found, run
-
-SOURCES = [
-    *(FOLDER / name for name in ("fp16_pairs.cu", "settings.h", "alternate.cu")),
-    *(
-        RUNGS / name
-        for name in (
-            "split_fp16.h",
-            "ptx.h",
-            "tma_rows.h",
-            "kernel.h",
-            "launch.h",
-            "launch_kernel.h",
-        )
-    ),
-]
+from ablations import print_found, run
 
 
 def main() -> None:
     arguments = output_argument(__doc__.splitlines()[0], "ablations_fp16_pairs").parse_args()
-    document, rows = run(QUESTIONS, SOURCES)
+    document, rows = run(QUESTIONS)
     print_found(QUESTIONS, document, rows)
     write(arguments.output, "ablations_fp16_pairs", document, rows)
 

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import _cublas_product
-from _results import draw, output_argument, parsed
+from _results import draw, output_argument, parsed, write_results
 
 from sgemm_kernels import Error, Results, measure
 from sgemm_kernels.measuring.competitors import Measured
@@ -66,8 +66,7 @@ def main() -> int:
     except (Error, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
-    output.parent.mkdir(parents=True, exist_ok=True)
-    results.to_json(output)
+    write_results(output, results)
     pictures(output, results)
     print(results)
     return 0 if all(row.error.right for row in results.rows) else 1

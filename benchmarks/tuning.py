@@ -7,12 +7,14 @@ each rung with ``Tuning.to_json``, and prints the fastest candidates.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 
-from _results import output_argument
+from _results import CLONE, output_argument
 
 from sgemm_kernels import Error, Tuning, tune
 from sgemm_kernels.measuring.devices import find_gpu
+from sgemm_kernels.measuring.sources import sources_hash
 
 SPACES = {
     "tile2d": {"BM": (64, 128), "BN": (64, 128), "BK": (8, 16), "TM": (4, 8), "TN": (4, 8)},
@@ -40,6 +42,8 @@ def main() -> int:
         try:
             gpu = find_gpu("tile sizes are searched")
             found = tune(rung, space, SIZE, device=gpu.name, seconds=SECONDS)
+            own_hash = sources_hash(f"tuning-{rung}", CLONE)
+            found = dataclasses.replace(found, sources_hash=own_hash)
         except (Error, OSError) as error:
             print(f"{path.name}: {error}", file=sys.stderr)
             return 2

@@ -149,7 +149,15 @@ class Picture(Figure):
 
     def footnote(self, text: str, paper: Theme) -> None:
         """Sets the note below the plot, which gives its source."""
-        self.supxlabel(plain(text), x=0.01, ha="left", fontsize=9, color=paper.grey)
+        self._set_note(plain(text), color=paper.grey)
+
+    def add_note(self, text: str) -> None:
+        """Adds a line to the note below the plot, unless it has this line."""
+        if text not in (note := self.get_supxlabel()).splitlines():
+            self._set_note(f"{note}\n{plain(text)}")
+
+    def _set_note(self, text: str, **look: Any) -> None:
+        self.supxlabel(text, x=0.01, ha="left", fontsize=9, **look)
 
     def save(self, path: str | Path, *, origin: str | None = None) -> None:
         """Saves the plot. Equal plots give identical files.

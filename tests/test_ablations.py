@@ -4,7 +4,6 @@ times."""
 import itertools
 import json
 import re
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from sgemm_kernels.cli.experiment_tables import ablation, setting_cells, setting_columns
 from sgemm_kernels.measuring.probe import find_nvcc
+from sgemm_kernels.measuring.sources import patterns_of
 
 ROOT = Path(__file__).parent.parent
 
@@ -88,7 +88,7 @@ class TestQuestions:
             assert all(a != b for a, b in itertools.combinations(kernels, 2)), question.key
 
     def test_the_page_has_a_prediction_and_a_cause_for_each(self, either):
-        text = (either.FOLDER / PAGES[either.__name__]).read_text(encoding="utf-8")
+        text = (ROOT / "benchmarks/ablations" / PAGES[either.__name__]).read_text(encoding="utf-8")
         sections = dict(part.split("\n", 1) for part in re.split(r"^## ", text, flags=re.M)[1:])
         ideas = [question.idea for question in either.QUESTIONS]
         assert [title for title in sections if title in ideas] == ideas
@@ -121,18 +121,11 @@ class TestQuestions:
             kernel = question.kernel(setting)
             assert set(kernel.constants) == documented[kernel.source], (question.key, setting.name)
 
-    def test_the_hash_is_of_all_kernels_and_of_what_they_include(
-        self, ablations, either, monkeypatch
-    ):
-        monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT)])
-        from build_backend.compiling import included
-
-        hashed = {path.resolve() for path in (*either.SOURCES, *ablations.HARNESS)}
-        named = ablations.kernels(either.QUESTIONS)
-        kernels = {ablations.FOLDER / each.source for each in named.values()}
-        ours = (ablations.FOLDER.resolve(), ablations.RUNGS.resolve())
-        needed = {path.resolve() for path in included(*kernels)}
-        assert {path for path in needed if path.parent in ours} <= hashed
+    @pytest.mark.parametrize("name", ["ablations", "ablations_fp16_pairs"])
+    def test_the_hash_is_of_all_kernels(self, ablations, experiment, name):
+        kernels = ablations.kernels(experiment(name).QUESTIONS).values()
+        hashed = {ROOT / pattern for pattern in patterns_of(name)}
+        assert hashed >= {(ablations.FOLDER / each.source).resolve() for each in kernels}
 
 
 @pytest.mark.packaging
@@ -382,7 +375,9 @@ class TestResults:
             assert all(f"| {setting.name} |" in text for setting in question.settings)
             assert text.count("2.000 to 2.000") == len(question.sizes)
             assert text.count(" wrong |") == (question.key == "size")
-            assert text.endswith("A Made-Up GPU, CUDA 13.0.0, sources 0, 2026-01-02.")
+            assert text.endswith(
+                "A Made-Up GPU, CUDA 13.0.0, sources 0, 2026-01-02, measured on older sources."
+            )
 
     def test_before_it_was_measured_the_block_says_so(self, ablations, found, tmp_path):
         unmeasured = {**found, "rows": []}
@@ -405,8 +400,7 @@ class TestSplitFp16Results:
             times = [summary([1.0 / (1 + (turn == 1))] * 2) for turn in range(len(names))]
             return [row | each | {"gflops": 123456.0} for each in times]
 
-        asked = fp16_pairs.QUESTIONS, fp16_pairs.SOURCES
-        return run_with(ablations, monkeypatch, compile_kernel, measure, *asked)
+        return run_with(ablations, monkeypatch, compile_kernel, measure, fp16_pairs.QUESTIONS)
 
     def test_they_are_compiled_only_for_sm_90a(self, found):
         assert found["rows"]

@@ -120,25 +120,6 @@ def test_make_pictures_draws_every_picture_of_the_repository(experiment, monkeyp
     assert asked[-1][1:] == ["-m", "tests.picture_of_ladder"]
 
 
-def test_a_table_says_if_its_sources_are_older_than_the_ladders(tmp_path):
-    def written(name, csrc_hash, day):
-        run = dataclasses.replace(RUN, csrc_hash=csrc_hash, date=f"2026-01-{day}T00:00:00+00:00")
-        row = Measurement(run, "naive", 8, 8, 8, Accuracy(0, 0.5, 1), samples_s=(1e-3,) * 3)
-        Results(run, (row,)).to_json(tmp_path / name)
-        return speed_tables.table(tmp_path / name)
-
-    mark = "(older than the ladder's)"
-    assert mark not in written("before.json", "0123", "01"), "there is no ladder"
-    assert mark not in written("ladder.json", "4567", "02")
-    assert f"csrc 0123 {mark}, 2026-01-01" in written("old.json", "0123", "01")
-    assert mark not in written("same.json", "4567", "01")
-    assert mark not in written("newer.json", "89ab", "03")
-    head = {"device": "A GPU", "cuda_toolkit": "13.0", "csrc_hash": "0123", "date": "2026-01-01"}
-    row = {"variant": "naive", "order": "round-robin", "n": 8, "cycles": [1e6], "samples_s": [1e-3]}
-    (tmp_path / "clocks.json").write_text(json.dumps({**head, "rows": [row]}))
-    assert f"csrc 0123 {mark}" in experiment_tables.clocks(tmp_path / "clocks.json")
-
-
 @pytest.mark.parametrize(
     "path",
     sorted({drawn_of(picture) for picture in PICTURES}),

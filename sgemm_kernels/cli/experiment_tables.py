@@ -57,7 +57,7 @@ def counters(results: Path) -> str:
     if not columns:
         return NOTHING_MEASURED
     lines = [[row["variant"], *cells] for row, *cells in zip(rows, *columns.values(), strict=True)]
-    size_and_facts = f"{size} x {size} x {size}, {_facts(document, results)}"
+    size_and_facts = f"{size} x {size} x {size}, {_facts(document)}"
     return f"{markdown(['', *columns], lines)}\n\n{size_and_facts}, by Nsight Compute."
 
 
@@ -112,9 +112,7 @@ def ablation(results: Path) -> str:
     rows = [row for row in document["rows"] if row["question"] == key]
     columns = setting_columns(rows)
     lines = [setting_cells(row, columns) for row in rows]
-    return (
-        f"{markdown(columns, lines)}\n\n{_facts(document, results)}." if lines else NOTHING_MEASURED
-    )
+    return f"{markdown(columns, lines)}\n\n{_facts(document)}." if lines else NOTHING_MEASURED
 
 
 _SINGLE_THREAD_BYTES = 1 << 18
@@ -141,7 +139,7 @@ def calls(results: Path) -> str:
         lines.append([str(n), *cells, "-" if rest is None else f"{1e3 * rest:+.3f}"])
     header = ["M = N = K", "whole call, ms", "kernel", "copies", "gathering"]
     header += ["launches and waits, less overlap"]
-    return f"{markdown(header, lines)}\n\n{_facts(document, results)}."
+    return f"{markdown(header, lines)}\n\n{_facts(document)}."
 
 
 def gpus(results: Path) -> str:
@@ -156,7 +154,7 @@ def gpus(results: Path) -> str:
         cells = (f"{1e3 * every:.3f} ms, {one / every:.2f}x" for one, every in pairs)
         lines.append([str(n), *cells])
     body = markdown(["M = N = K", *(f"arrays: {place}" for place in places)], lines)
-    return f"{body}\n\n{document['gpus']} x {_facts(document, results)}."
+    return f"{body}\n\n{document['gpus']} x {_facts(document)}."
 
 
 def over_simt(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
@@ -183,7 +181,7 @@ def recomputing(results: Path) -> str:
     document = _read(results)
     marks = [UNMET_NOTE] if any(row["unmet"] for row in document["rows"]) else []
     figures = markdown(*over_simt(document["rows"]))
-    return "\n\n".join([figures, *marks, f"{_facts(document, results)}."])
+    return "\n\n".join([figures, *marks, f"{_facts(document)}."])
 
 
 def _range(values: Sequence[float], form: str) -> str:
@@ -210,7 +208,7 @@ def clocks(results: Path) -> str:
         [row["variant"], row["order"], *(tell(row) for tell in CLOCKS.values())]
         for row in document["rows"]
     ]
-    return f"{markdown(['', '', *CLOCKS], lines)}\n\n{_facts(document, results)}."
+    return f"{markdown(['', '', *CLOCKS], lines)}\n\n{_facts(document)}."
 
 
 def tuning(results: Path) -> str:
@@ -219,7 +217,7 @@ def tuning(results: Path) -> str:
         return NOTHING_MEASURED
     found = Tuning.from_json(results)
     words = "; ".join(found.summary())
-    facts = with_age(f"csrc {found.csrc_hash}", found.csrc_hash, None, results)
+    facts = with_age(f"csrc {found.csrc_hash}", _read(results))
     told = [f"`{found.kernel}`: {words}.", f"GFLOP/s. {found.device}, {facts}."]
     head, facts = (markdown_text(one_line(line)) for line in told)
     return "\n\n".join([head, markdown(*found._cells()), facts])
@@ -264,7 +262,7 @@ def models(results: Path) -> str:
         [
             markdown(header, lines, words=2),
             *(curves if away else []),
-            f"{_facts(document, results)}.",
+            f"{_facts(document)}.",
         ]
     )
 
@@ -340,7 +338,7 @@ def queuing(results: Path) -> str:
     blocks = [targets(rows), of_calls(rows, "queue"), of_calls(rows, "in a row")]
     missing = [f"{way} is missing: {why}." for way, why in document["missing"].items()]
     texts = [markdown(header, lines) for header, lines in blocks]
-    return "\n\n".join([*texts, *map(markdown_text, missing), f"{_facts(document, results)}."])
+    return "\n\n".join([*texts, *map(markdown_text, missing), f"{_facts(document)}."])
 
 
 BMM_OUT = "torch.bmm, out="
@@ -431,7 +429,7 @@ def batches(results: Path) -> str:
     missing = [f"{way} is missing: {why}." for way, why in document["missing"].items()]
     copies = f"A copy in the GPU's memory: {bandwidth / 1e12:.2f} TB/s. TB/s: median (range)."
     texts = map(markdown_text, map(one_line, [*problems, *missing, copies]))
-    return "\n\n".join([*blocks, *texts, f"{_facts(document, results)}."])
+    return "\n\n".join([*blocks, *texts, f"{_facts(document)}."])
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -439,13 +437,12 @@ def _read(file: Path) -> dict[str, Any]:
     return found
 
 
-def _facts(document: Mapping[str, Any], file: Path) -> str:
+def _facts(document: Mapping[str, Any]) -> str:
     """The device, toolkit, sources and date of a result file."""
-    hashes = [f"{name} {document[f'{name}_hash']}" for name in ("csrc", "sources")
-              if f"{name}_hash" in document]  # fmt: skip
-    facts = [document["device"], f"CUDA {document['cuda_toolkit']}", *hashes, document["date"][:10]]
-    text = one_line(", ".join(facts))
-    return markdown_text(with_age(text, document.get("csrc_hash", ""), document["date"], file))
+    name = "csrc" if "csrc_hash" in document else "sources"
+    sources = f"{name} {document[f'{name}_hash']}"
+    facts = [document["device"], f"CUDA {document['cuda_toolkit']}", sources, document["date"][:10]]
+    return markdown_text(with_age(one_line(", ".join(facts)), document))
 
 
 def _cell(tell: Callable[[Mapping[str, Any]], str], row: Mapping[str, Any]) -> str:

@@ -41,6 +41,6 @@ def programs(results: Path) -> str:
     document = read_json(results)
     facts = f"{document['device']}, {document['cores']} cores, NumPy {document['numpy']}, csrc "
     facts += f"{document['csrc_hash']}, {document['date'][:10]}"
-    told = with_age(one_line(facts), document["csrc_hash"], document["date"], results)
+    told = with_age(one_line(facts), document)
     table = markdown(*of_programs(document["rows"]), words=2)
     return "\n\n".join([table, f"{markdown_text(told)}."])

@@ -28,16 +28,19 @@ A table is between two comments. The first one names the kind of table and the f
 | recomputing RESULTS | the cost of recomputing results in fp32: benchmarks/recomputing.py |
 | tuning RESULTS | the best tile sizes found for a rung: benchmarks/tuning.py |
 
-Paths, including those in links, are relative to the document's folder.
+Paths, including those in links, are relative to the document's folder. A result or a picture in
+another GPU's folder than the first one of ``FOLDERS`` that has it is replaced by that one.
 """
 
 import inspect
 import os
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from .._output import write_text
+from ..measuring.recorded import FOLDERS
 from .experiment_tables import (
     ablation,
     batches,
@@ -57,6 +60,9 @@ _BLOCK = re.compile(
     r"^(?P<head><!-- results: (?P<words>[^>]+?) -->\n).*?^(?P<tail><!-- end of results -->)",
     re.DOTALL | re.MULTILINE,
 )
+_RESULT = re.compile(
+    rf"(?P<place>(?:[\w.-]+/)*results)/(?:{'|'.join(FOLDERS)})/(?P<file>[\w-]+\.[\w.]*\w)"
+)
 _LINK = re.compile(r"\]\(([^)]+)\)")
 
 
@@ -74,13 +80,19 @@ def renew(document: Path) -> None:
         body = _block(document.parent, match["words"].split())
         return f"{match['head']}{body}\n{match['tail']}"
 
-    new, count = _BLOCK.subn(block, text)
+    new, count = _BLOCK.subn(block, _RESULT.sub(partial(_preferred, document.parent), text))
     if not count:
         raise ValueError(
             f"{document} has no comment '<!-- results: KIND FILE.json -->': add one above each "
             "table"
         )
     write_text(document, new)
+
+
+def _preferred(here: Path, found: re.Match[str]) -> str:
+    """The path of a result, in the first folder that has it."""
+    paths = (f"{found['place']}/{folder}/{found['file']}" for folder in FOLDERS)
+    return next((path for path in paths if (here / path).exists()), found[0])
 
 
 def _block(folder: Path, words: list[str]) -> str:

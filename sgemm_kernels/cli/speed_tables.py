@@ -5,13 +5,15 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from .._catalog import variants
 from .._table import markdown, markdown_text
 from ..measuring.measurement import UNMET, UNMET_NOTE
 from ..measuring.results import Results
-from ..measuring.results_file import read_document, read_json
+from ..measuring.results_file import experiment_of, read_json
 from ..measuring.shapes import Case, Shape, size_text
+from ..measuring.sources import OLDER, is_older
 
 NOTHING_MEASURED = "Not measured yet."
 
@@ -49,25 +51,18 @@ def spread(results: Path, *others: Path) -> str:
     if not lines:
         raise ValueError("a spread needs at least two runs with the same variants and shapes")
     header = ["variant", "median spread", "largest spread", "at"]
-    facts = f"{len(runs)} runs on {_facts(runs[0], results)}."
+    facts = f"{len(runs)} runs on {_facts(runs[0])}."
     return "\n\n".join([markdown(header, lines), *_note_of(lines), facts])
 
 
-def with_age(facts: str, csrc_hash: str, date: str | None, file: Path) -> str:
-    """The facts of a result file, with a mark if its csrc is older than that of the ladder's result
-    in the same folder."""
-    ladder = file.with_name("ladder.json")
-    if not ladder.is_file():
-        return facts
-    run = read_document(ladder)[0]
-    if csrc_hash == run.csrc_hash or (date is not None and date >= run.date):
-        return facts
-    return facts.replace(f"csrc {csrc_hash}", f"csrc {csrc_hash} (older than the ladder's)")
+def with_age(facts: str, document: Mapping[str, Any]) -> str:
+    """The facts of a result file, with a note if its sources are older than this clone's."""
+    older = is_older(document.get("sources_hash"), experiment_of(document))
+    return f"{facts}, {OLDER}" if older else facts
 
 
-def _facts(results: Results, file: Path) -> str:
-    run = results.run
-    return markdown_text(with_age(run.describe(), run.csrc_hash, run.date, file))
+def _facts(results: Results) -> str:
+    return markdown_text(results.run.describe().replace(f"\n{OLDER}", f", {OLDER}"))
 
 
 def _note_of(lines: Iterable[Iterable[str]]) -> list[str]:
@@ -127,7 +122,7 @@ def ratios(results: Path, suite: Path) -> str:
     """The table of ``against_cublas`` for a file and a suite of shapes."""
     found = Results.from_json(results)
     header, lines = against_cublas(found, read_suite(suite))
-    return "\n\n".join([markdown(header, lines), *_note_of(lines), f"{_facts(found, results)}."])
+    return "\n\n".join([markdown(header, lines), *_note_of(lines), f"{_facts(found)}."])
 
 
 def named(results: Results, name: str) -> str:
@@ -160,7 +155,7 @@ def peers(results: Path) -> str:
     """The table of ``beside_peers`` for a file."""
     found = Results.from_json(results)
     header, lines = beside_peers(found)
-    return "\n\n".join([markdown(header, lines), *_note_of(lines), f"{_facts(found, results)}."])
+    return "\n\n".join([markdown(header, lines), *_note_of(lines), f"{_facts(found)}."])
 
 
 def by_tokens(results: Results) -> tuple[list[str], list[list[str]]]:
@@ -199,7 +194,7 @@ def by_tokens(results: Results) -> tuple[list[str], list[list[str]]]:
 def routers(results: Path) -> str:
     """The table of ``by_tokens`` for a file."""
     found = Results.from_json(results)
-    facts = [f"{sampled(found)}.", f"{_facts(found, results)}."]
+    facts = [f"{sampled(found)}.", f"{_facts(found)}."]
     if found.interrupted:
         facts.insert(0, "Some products are left out.")
     return "\n\n".join([markdown(*by_tokens(found)), *facts])
@@ -246,7 +241,7 @@ def kinds(results: Path) -> str:
     if not results.exists():
         return NOTHING_MEASURED
     found = Results.from_json(results)
-    facts = [f"{sampled(found)}.", f"{_facts(found, results)}."]
+    facts = [f"{sampled(found)}.", f"{_facts(found)}."]
     return "\n\n".join([markdown(*by_kind(found)), *facts])
 
 
@@ -275,6 +270,7 @@ def speedup(results: Path, variant: Path) -> str:
         f"With M = N = K = {n}, `{row.variant}` reaches {speed} TFLOP/s on an {found.run.device}. "
         f"That is {ratio} times the speed of cuBLAS in float32."
     )
+    sentence += f" This was {OLDER}." if is_older(found.run.sources_hash) else ""
     return "\n\n".join([sentence, *_note_of([[speed, ratio]])])
 
 
@@ -291,11 +287,11 @@ def ladder(results: Path, kernels: Path) -> str:
             link = f"[{link}]({kernels / variant.file})"
         lines.append([link, variant.summary, speed, *found.ratios(row)])
     header = ["kernel", "idea", "TFLOP/s", "of cuBLAS", "over the rung before"]
-    facts = f"M = N = K = {n}, kernel time alone. {_facts(found, results)}."
+    facts = f"M = N = K = {n}, kernel time alone. {_facts(found)}."
     return "\n\n".join([markdown(header, lines, words=2), *_note_of(lines), facts])
 
 
 def table(results: Path) -> str:
     """The table of one run."""
     found = Results.from_json(results)
-    return f"{found.to_markdown()}\n\n{_facts(found, results)}."
+    return f"{found.to_markdown()}\n\n{_facts(found)}."

@@ -64,6 +64,8 @@ class Tuning:
     interrupted: bool
     csrc_hash: str
     """``build_info().csrc_hash`` of the build that measured."""
+    sources_hash: str | None = None
+    """Hash of the files that the kernel is compiled from; None if only ``csrc_hash`` is known."""
 
     @property
     def ranked(self) -> tuple[Candidate, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 from .._accuracy import UNIT_ROUNDOFF
 from .._table import as_html, one_line
 from .shapes import Case, Shape, as_shape, size_text
+from .sources import OLDER, is_older
 
 LIBRARIES = {"cuda": "cuBLAS", "hip": "rocBLAS"}
 """The reference library by kind of device. The variant's name is in lower case."""
@@ -74,6 +75,8 @@ class Run:
     """Bytes read plus written per second by a copy in the GPU's memory, from the same probe."""
     seed: str | None = None
     """What random shapes were drawn from; None for shapes that someone chose."""
+    sources_hash: str | None = None
+    """Hash of the files that the kernels are compiled from; None if only ``csrc_hash`` is known."""
 
     def describe(self) -> str:
         """Describes the run.
@@ -81,8 +84,8 @@ class Run:
         Returns
         -------
         str
-            One line with device, versions, protocol and date. For the CPU device, a second line
-            with a warning.
+            One line with device, versions, protocol and date. Further lines for the CPU device,
+            with a warning, and for a run of other sources than those of this clone.
         """
         facts = [self.device]
         facts += [f"CUDA {self.cuda_toolkit}"] if self.kind == "cuda" else []
@@ -91,8 +94,9 @@ class Run:
         facts += [f"{self.protocol.cache} cache"] if self.kind != "cpu" else []
         facts += [f"seed {self.seed!r}"] if self.seed is not None else []
         facts += [f"csrc {self.csrc_hash}", self.date[:10]]
-        line = one_line(", ".join(facts))
-        return f"{line}\n{CPU_WARNING}" if self.kind == "cpu" else line
+        notes = [OLDER] if is_older(self.sources_hash) else []
+        notes += [CPU_WARNING] if self.kind == "cpu" else []
+        return "\n".join([one_line(", ".join(facts)), *notes])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,9 @@ from typing import Any
 from .results import Results
 from .shapes import Shape
 
+FOLDERS = ("h200", "h100-80gb-hbm3")
+"""The GPUs' folders. Documents and lessons show the first one that has a result."""
+
 SIZE = 4096
 """M = N = K in the pages of `explain`: large enough to fill a GPU, with profiler counters."""
 
@@ -54,7 +57,8 @@ def recorded_file(name: str) -> Path:
     Parameters
     ----------
     name
-        The GPU's folder and the file, such as ``"h200/ladder.json"``.
+        The GPU's folder and the file, such as ``"h200/ladder.json"``. A file alone is that of the
+        GPU that this package's pages show.
 
     Returns
     -------
@@ -72,6 +76,8 @@ def recorded_file(name: str) -> Path:
         for file in folder.iterdir()
         if file.name.endswith(".json")
     }
+    if "/" not in name:
+        name = next((each for folder in FOLDERS if (each := f"{folder}/{name}") in files), name)
     if name not in files:
         raise ValueError(f"no recorded result {name!r}: use one of {', '.join(sorted(files))}")
     return files[name]

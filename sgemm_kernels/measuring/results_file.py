@@ -15,6 +15,7 @@ from typing import Any, get_args, get_origin
 from .._output import write, write_text
 from .measurement import LIBRARIES, Accuracy, Measurement, Protocol, Readings, Run
 from .shapes import LAYOUTS, Case, as_shape
+from .sources import OLDER, is_older
 
 SCHEMA = 4
 """Version of the format. It increases when a field changes meaning or is removed; new fields are
@@ -79,9 +80,24 @@ def dump(document: dict[str, Any]) -> str:
 
 
 def origin(*files: Path) -> str:
-    """Names and digests of result files; a committed picture carries those that it shows."""
+    """Names and digests of result files, and whether they are of older sources; a committed picture
+    carries those of the files that it shows."""
     digests = (hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in files)
-    return ", ".join(f"{file.name} {each}" for file, each in zip(files, digests, strict=True))
+    told = [f"{file.name} {each}" for file, each in zip(files, digests, strict=True)]
+    return ", ".join([*told, *([OLDER] if any(map(file_is_older, files)) else [])])
+
+
+def file_is_older(file: Path) -> bool:
+    """True if a file has results of other sources than those of this clone."""
+    document = read_json(file)
+    return is_older(document.get("run", document).get("sources_hash"), experiment_of(document))
+
+
+def experiment_of(document: Mapping[str, Any]) -> str:
+    """The experiment that wrote a document, as ``sources_hash`` takes it."""
+    if "space" in document:  # Tuning.to_json
+        return f"tuning-{document['kernel']}"
+    return str(document.get("experiment", ""))
 
 
 def fields_of(instance: Any) -> dict[str, Any]:

@@ -1,0 +1,87 @@
+"""Which sources a result depends on, and whether they changed since it was measured.
+
+A result carries a hash of the files that its kernels are compiled from: those of this module's
+table, and the headers that they include. Comments and spaces do not count, nor do the headers of
+the CPU device.
+"""
+
+import functools
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+OLDER = "measured on older sources"
+
+_ROOT = (Path(__file__).parent.parent / "csrc").resolve().parent
+
+_RUNGS = ("csrc/ladder/*.cu",)
+_KERNELS = (*_RUNGS, "csrc/engine/*.cu", "csrc/engine/*.c", "csrc/core/catalog.c")
+_CALLS = (*_KERNELS, "csrc/core/*.c", "csrc/cuda/*.cu")
+_FROM_PYTHON = (*_CALLS, "csrc/python/*.c")
+_ABLATIONS = "benchmarks/ablations/"
+_SWEEPS = "benchmarks/sweeps/"
+_DEPENDS = {
+    "traffic": _RUNGS,
+    "calls": (*_FROM_PYTHON, "csrc/torch/*.c"),
+    "models": (*_CALLS, "csrc/torch/*.c"),
+    "programs": (*_CALLS, "csrc/blas/*.c"),
+    "host_cost": _FROM_PYTHON,
+    "all_gpus": _FROM_PYTHON,
+    "ablations": (f"{_ABLATIONS}tile.cu", f"{_ABLATIONS}alternate.cu"),
+    "ablations_fp16_pairs": (f"{_ABLATIONS}fp16_pairs.cu", f"{_ABLATIONS}alternate.cu"),
+    "tile_size": (f"{_SWEEPS}tile_size.cu",),
+    "work_per_thread": (f"{_SWEEPS}work_per_thread.cu",),
+}
+"""The sources of an experiment, unless they are those of all kernels and of the choice among
+them."""
+
+_OF_THE_CPU_DEVICE = {"cpu", "count"}
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"(.+?)"', re.MULTILINE)
+_COMMENT = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')""", re.DOTALL
+)
+
+
+def patterns_of(experiment: str) -> tuple[str, ...]:
+    """The files that an experiment's kernels are compiled from, as patterns."""
+    tool, _, rung = experiment.partition("-")
+    if tool == "tuning":
+        return (f"csrc/ladder/*_{rung}.cu",)
+    return _DEPENDS.get(experiment, _KERNELS)
+
+
+@functools.cache
+def sources_hash(experiment: str = "", root: Path = _ROOT) -> str | None:
+    """A hash (16 hexadecimal digits) of the sources of an experiment. None where some are missing,
+    as in an installed package."""
+    found: list[Path] = []
+    for pattern in patterns_of(experiment):
+        matches = list(root.glob(pattern))
+        if not matches:
+            return None
+        found += matches
+    digest = hashlib.sha256()
+    for name, path in sorted(_with_headers(found, root)):
+        code = _COMMENT.sub(lambda match: match[1] or " ", path.read_text(encoding="utf-8"))
+        digest.update(f"{name}\0{' '.join(code.split())}\0".encode())
+    return digest.hexdigest()[:16]
+
+
+def is_older(recorded: str | None, experiment: str = "") -> bool:
+    """True if a result's hash differs from this tree's. False if one of them is unknown."""
+    return recorded is not None and sources_hash(experiment) not in (recorded, None)
+
+
+def _with_headers(sources: list[Path], root: Path) -> Iterator[tuple[str, Path]]:
+    """The files and all that they include, each with its path below the root."""
+    waiting, seen = sources, set[Path]()
+    while waiting:
+        path = waiting.pop()
+        if path in seen or path.parent.name in _OF_THE_CPU_DEVICE:
+            continue
+        seen.add(path)
+        yield path.relative_to(root).as_posix(), path
+        beside = (path.parent / name for name in _INCLUDE.findall(path.read_text("utf-8")))
+        waiting += [Path(os.path.normpath(each)) for each in beside if each.is_file()]
