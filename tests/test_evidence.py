@@ -82,6 +82,17 @@ def test_comments_and_spaces_do_not_age_a_result(clone):
     assert hashes(clone) != before, "a text is no comment"
 
 
+def test_what_only_other_builds_compile_does_not_age_a_result(clone):
+    before = hashes(clone)
+    tile = clone / "csrc/ladder/tile.h"
+    own = tile.read_text()
+    (clone / "csrc/core/launched.h").write_text("int launched;\n")
+    for name, aged in (("SGEMM_NAMES_LAUNCHES", False), ("SGEMM_SM90", True)):
+        block = f'#ifdef {name}\n#include "../core/launched.h"\nint more;\n#endif // {name}\n'
+        tile.write_text(block + own)
+        assert (hashes(clone) != before) == aged
+
+
 def test_without_the_sources_the_age_is_unknown(clone):
     (clone / "csrc/core/catalog.c").unlink()
     found = hashes(clone)

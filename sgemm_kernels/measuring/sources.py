@@ -1,8 +1,8 @@
 """Which sources a result depends on, and whether they changed since it was measured.
 
 A result carries a hash of the files that its kernels are compiled from: those of this module's
-table, and the headers that they include. Comments and spaces do not count, nor do the headers of
-the CPU device.
+table, and the headers that they include. Comments and spaces do not count, nor does what only
+other builds compile: the headers of the CPU device, and lines for tests or custom kernels.
 """
 
 import functools
@@ -38,6 +38,11 @@ _DEPENDS = {
 them."""
 
 _OF_THE_CPU_DEVICE = {"cpu", "count"}
+_OF_OTHER_BUILDS = re.compile(
+    r"^#ifdef SGEMM_(?:COUNTED|FUSED_TOO|LATE|NAMES_LAUNCHES|OWN|WATCHED)\n"
+    r"(?:(?!#).*\n|#(?:include|define) .*\n)*#endif.*\n",
+    re.MULTILINE,
+)
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"(.+?)"', re.MULTILINE)
 _COMMENT = re.compile(
     r"""//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')""", re.DOTALL
@@ -63,9 +68,9 @@ def sources_hash(experiment: str = "", root: Path = _ROOT) -> str | None:
             return None
         found += matches
     digest = hashlib.sha256()
-    for name, path in sorted(_with_headers(found, root)):
-        code = _COMMENT.sub(lambda match: match[1] or " ", path.read_text(encoding="utf-8"))
-        digest.update(f"{name}\0{' '.join(code.split())}\0".encode())
+    for path, text in sorted(_with_headers(found)):
+        code = _COMMENT.sub(lambda match: match[1] or " ", text)
+        digest.update(f"{path.relative_to(root).as_posix()}\0{' '.join(code.split())}\0".encode())
     return digest.hexdigest()[:16]
 
 
@@ -74,14 +79,15 @@ def is_older(recorded: str | None, experiment: str = "") -> bool:
     return recorded is not None and sources_hash(experiment) not in (recorded, None)
 
 
-def _with_headers(sources: list[Path], root: Path) -> Iterator[tuple[str, Path]]:
-    """The files and all that they include, each with its path below the root."""
+def _with_headers(sources: list[Path]) -> Iterator[tuple[Path, str]]:
+    """The files and all that they include, each with its text."""
     waiting, seen = sources, set[Path]()
     while waiting:
         path = waiting.pop()
         if path in seen or path.parent.name in _OF_THE_CPU_DEVICE:
             continue
         seen.add(path)
-        yield path.relative_to(root).as_posix(), path
-        beside = (path.parent / name for name in _INCLUDE.findall(path.read_text("utf-8")))
+        text = _OF_OTHER_BUILDS.sub("", path.read_text(encoding="utf-8"))
+        yield path, text
+        beside = (path.parent / name for name in _INCLUDE.findall(text))
         waiting += [Path(os.path.normpath(each)) for each in beside if each.is_file()]
