@@ -125,18 +125,16 @@ def draw(
     kind: str = "",
     beside: Sequence[Path] = (),
 ) -> None:
-    """Writes a picture of the results in `path`, light and dark, beside that file.
+    """Writes a picture of the results in `path` beside that file.
 
     The metadata contain the digests of that file and of the files in `beside`, which the picture
     also shows, and a note if one of them is of older sources.
     """
-    older = any(map(file_is_older, (path, *beside)))
-    for paper in ("light", "dark"):
-        name = "-".join(filter(None, (stem(path), kind, paper)))
-        drawn = picture(*found, dark=paper == "dark")
-        if older:
-            drawn.add_note(OLDER)
-        drawn.save(path.with_name(f"{name}.svg"), origin=origin(path, *beside))
+    drawn = picture(*found)
+    if any(map(file_is_older, (path, *beside))):
+        drawn.add_note(OLDER)
+    name = "-".join(filter(None, (stem(path), kind)))
+    drawn.save(path.with_name(f"{name}.svg"), origin=origin(path, *beside))
 
 
 def redraw(path: Path, picture: Callable[..., Picture], beside: Sequence[Path] = ()) -> None:

@@ -184,14 +184,14 @@ def altered(question: Question, rows: list[Row]) -> list[tuple[str, Row]]:
     ]
 
 
-def picture(document: Row, rows: list[Row], *, dark: bool = False) -> Picture:
+def picture(document: Row, rows: list[Row]) -> Picture:
     """Draws the speedup of each altered setting with its quartiles, and a line at 1."""
     ratios = [row["ratio"] for question in QUESTIONS for _, row in altered(question, rows)
               if "ratio" in row]  # fmt: skip
     helped = sum(ratio > 1 + NOTHING for ratio in ratios)
     title = f"Ten ideas in {len(ratios)} settings: {helped} helped by more than {NOTHING:.0%}"
     note = f"speedup over the baseline setting (with quartiles), {document['device']}"
-    with drawing(title, note, dark=dark, height=12) as (figure, theme):
+    with drawing(title, note, height=12) as (figure, theme):
         axes = figure.subplots()
         labels: list[tuple[float, str]] = []
         place = 0.0

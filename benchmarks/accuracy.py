@@ -67,7 +67,7 @@ def lines(rows: list[dict[str, Any]]) -> str:
     return table(("relative error", *(f"K = {K}" for K in depths), "worst error / bound"), body)
 
 
-def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = False) -> Picture:
+def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Picture:
     """Draws the Frobenius error over K, and the worst element's error divided by its bound."""
     # Rungs that sum in the same order share a line.
     lines: dict[tuple[float, ...], list[str]] = {}
@@ -75,7 +75,7 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = Fa
         lines.setdefault(tuple(row["relative_error"] for row in own), []).append(name)
     title = "Rounding errors grow with K, and stay far below their bound"
     note = f"{M} x {N} results, {head['device']}, uniform [-1, 1]"
-    with drawing(title, note, dark=dark, width=11) as (figure, theme):
+    with drawing(title, note, width=11) as (figure, theme):
         frobenius, worst = figure.subplots(1, 2)
         for errors, names in lines.items():
             own = by_name(rows)[names[0]]

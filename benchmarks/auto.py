@@ -35,7 +35,7 @@ def suite() -> dict[str, list[Shape]]:
     return read_suite(SUITE)
 
 
-def picture(results: Results, *, dark: bool = False) -> Picture:
+def picture(results: Results) -> Picture:
     """Draws a line for each shape, grouped by kind, with a point for each layout."""
     found = {
         row.case: row.vs_cublas for row in results.rows if row.variant == "auto" and row.vs_cublas
@@ -48,7 +48,7 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
     height = 1.8 + 0.2 * len(shapes)
     note = f"dotted: {LEAST}, the target minimum; crosses: {UNMET_NOTE.removeprefix('*: ')}\n"
     note += results.run.describe()
-    with drawing(title, note, dark=dark, height=height) as (figure, theme):
+    with drawing(title, note, height=height) as (figure, theme):
         axes = figure.subplots()
         for layout, marker, colour in zip(LAYOUTS, "osD", SERIES, strict=False):
             points = [(found.get((s, layout), math.nan), y) for y, s in enumerate(shapes)]

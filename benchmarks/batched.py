@@ -218,7 +218,7 @@ def side_of(row: Mapping[str, Any]) -> float:
     return math.cbrt(row["M"] * row["N"] * row["K"])
 
 
-def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = False) -> Picture:
+def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Picture:
     """Above, the speed over torch.bmm's by size; below, the memory traffic."""
     timed = [row for row in rows if row.get("median_ns")]
     speeds = speeds_of(rows)
@@ -229,7 +229,7 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = Fa
     note = (
         f"{len({row['case'] for row in rows})} batches, {head['device']}, medians; {versions(head)}"
     )
-    with drawing(title, note, dark=dark, height=9.4) as (figure, theme):
+    with drawing(title, note, height=9.4) as (figure, theme):
         above, below = figure.subplots(2, sharex=True)
         points = [(row, speeds[row["case"], row["way"]]) for row in timed
                   if row["way"] != BMM_OUT and (row["case"], row["way"]) in speeds]  # fmt: skip

@@ -357,14 +357,14 @@ def answer(times: Mapping[str, float]) -> str:
     return f"Host time to queue a product: run {ours:.1f} us, torch.mm {theirs:.1f} us"
 
 
-def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = False) -> Picture:
+def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Picture:
     """Above, the time to queue a call; below, the speed of products in a row over torch.mm's."""
     note = f"{head['device']}, medians; "
     note += ", ".join(f"{name} {version}" for name, version in head["versions"].items())
     queued, together = lines_of(rows, QUEUE), lines_of(rows, IN_A_ROW)
     times = {way: found[SHOWN_SIZE] for way, found in queued.items() if SHOWN_SIZE in found}
     panels = 2 if MM_OUT in together else 1
-    with drawing(answer(times), note, dark=dark, height=1 + 4.2 * panels) as (figure, theme):
+    with drawing(answer(times), note, height=1 + 4.2 * panels) as (figure, theme):
         axes = figure.subplots(panels, squeeze=False)[:, 0]
         draw_bars(axes[0], times, theme)
         if panels > 1:
@@ -415,8 +415,8 @@ def aims(axes: Axes, theme: Theme) -> None:
     """The targets of products in a row."""
     axes.plot([COUNTED_SIZE], [2], "_", color=theme.alarm, markersize=30, markeredgewidth=2)
     axes.annotate(
-        "aimed at", (COUNTED_SIZE, 2), (0, -10), textcoords="offset points", ha="center",
-        color=theme.alarm, fontsize=9,
+        "aimed at", (COUNTED_SIZE, 2), (-18, 0), textcoords="offset points", ha="right",
+        va="center", color=theme.alarm, fontsize=9,
     )  # fmt: skip
 
 

@@ -133,13 +133,13 @@ def lines(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     ]  # fmt: skip
 
 
-def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = False) -> Picture:
+def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Picture:
     """The speed of each way over the loop, by size."""
     speeds = speeds_of(rows)
     cases = list(dict.fromkeys(row["case"] for row in rows))
     title = f"{EXPERTS} experts with 1 to {MOST_ROWS} rows each: speed over a loop of torch.mm"
     note = f"{sum(head['rows_of_experts'])} rows, {head['device']}, medians"
-    with drawing(title, note, dark=dark) as (figure, theme):
+    with drawing(title, note) as (figure, theme):
         axes = figure.subplots()
         for offset, (way, colour) in enumerate(zip((AUTO, SIMT), SERIES, strict=False)):
             places = [(place, speeds[case, way]) for place, case in enumerate(cases)

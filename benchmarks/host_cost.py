@@ -159,7 +159,7 @@ def lines(rows: list[dict[str, Any]]) -> str:
     return table(("ms", "", *map(str, sizes)), body)
 
 
-def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = False) -> Picture:
+def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Picture:
     """Whole calls relative to the first function's, at each size, for each fate of the results; and
     the first function's kernel alone."""
     titles = {"dropped": "each result dropped immediately", "kept": "all results kept alive"}
@@ -167,7 +167,7 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = Fa
     sizes = sorted({row["n"] for row in rows})
     title = f"Whole calls on NumPy arrays: time relative to {label_of(first)}"
     note = f"float32, medians, {head['device']}"
-    with drawing(title, note, dark=dark, height=8) as (figure, theme):
+    with drawing(title, note, height=8) as (figure, theme):
         panels = figure.subplots(2, 1, sharex=True)
         for axes, fate in zip(panels, FATES, strict=True):
             own = {(row["way"], row["n"]): row for row in rows if row["results"] == fate}

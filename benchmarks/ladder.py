@@ -3,8 +3,8 @@
 python benchmarks/ladder.py [-o JSON] [--sizes 1024 4096] [--seconds 5]
 python benchmarks/ladder.py [-o JSON] --draw
 
-Writes the JSON and, beside it, pictures of speed and of speed-up, light and dark. With --draw it
-measures nothing and draws the existing file again. Two references run beside the ladder: cuBLAS in
+Writes the JSON and, beside it, pictures of speed and of speed-up. With --draw it measures nothing
+and draws the existing file again. Two references run beside the ladder: cuBLAS in
 TF32, and cuBLAS in its default mode (`_cublas_product.py`), which is in tables only.
 
 All sizes take about two minutes on an H100. The naive rung, which takes 18 s for a product at
@@ -30,8 +30,8 @@ PEAKS = Path(__file__).with_name("peaks.cu")
 
 
 def pictures(output: Path, results: Results) -> None:
-    """Those of speed and of speed-up, light and dark, beside the file. cuBLAS's default mode would
-    hide the line of its pedantic one."""
+    """Those of speed and of speed-up, beside the file. cuBLAS's default mode would hide the line of
+    its pedantic one."""
     rows = tuple(row for row in results.rows if row.variant != _cublas_product.NAME)
     results = dataclasses.replace(results, rows=rows)
     for kind in ("speed", "speedup"):

@@ -65,7 +65,7 @@ def lines(results: Results) -> str:
     return table(("loss of speed", "NN, TFLOP/s", *LAYOUTS[1:]), body)
 
 
-def picture(results: Results, *, dark: bool = False) -> Picture:
+def picture(results: Results) -> Picture:
     """Draws a table of each variant's speed in the other layouts, relative to row-major."""
     size = results.shapes[0][0]
     title = f"Speed with transposed operands relative to row-major, at M = N = K = {size}"
@@ -78,7 +78,7 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
                 for found in losses(results, name).values()]  # fmt: skip
         rows.append((label_of(name), [_cell(share) for share in kept]))
     columns = [f"{layout}: {words}" for layout, words in WORDS.items()]
-    with drawing(title, note, dark=dark, height=1.6 + 0.36 * len(rows)) as (figure, theme):
+    with drawing(title, note, height=1.6 + 0.36 * len(rows)) as (figure, theme):
         cells(figure.subplots(), rows, columns, theme)
     return figure
 

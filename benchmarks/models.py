@@ -199,7 +199,7 @@ def answer(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = False) -> Picture:
+def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Picture:
     """Times relative to PyTorch's float32, with errors; below, the losses of a training run, and
     their differences from float64."""
     timed = [row for row in rows if "model" in row]
@@ -209,7 +209,7 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = Fa
     note += "outputs or gradients, against float64\n"
     note += f"loss: same first weights and batches; right: mean of {SMOOTHED} steps"
     height = 3.6 + 0.62 * len(names)
-    with drawing(answer(rows), note, dark=dark, height=height) as (figure, theme):
+    with drawing(answer(rows), note, height=height) as (figure, theme):
         grid = figure.add_gridspec(2, 2, height_ratios=(0.62 * len(names), 2.6))
         draw_bars(figure.add_subplot(grid[0, :]), names, timed, theme)
         draw_losses(figure.add_subplot(grid[1, 0]), trained)

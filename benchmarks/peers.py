@@ -121,7 +121,7 @@ def answer(results: Results) -> str:
     return f"auto beside cuBLAS at {ours.M}: {speed}, {error:.2g} times the error"
 
 
-def picture(results: Results, *, dark: bool = False) -> Picture:
+def picture(results: Results) -> Picture:
     """Speed over error: a line for each library from the smallest size to the largest. The legend
     begins with the fastest one."""
     first, last = results.shapes[0][0], results.shapes[-1][0]
@@ -131,7 +131,7 @@ def picture(results: Results, *, dark: bool = False) -> Picture:
     if any(row.less_than_float32 for row in results.rows):
         note += f"labels have an error if it is {BEYOND_FLOAT32}\n"
     note += results.run.describe()
-    with drawing(answer(results), note, dark=dark, height=HEIGHT) as (figure, theme):
+    with drawing(answer(results), note, height=HEIGHT) as (figure, theme):
         axes = figure.subplots()
         lines = []
         unmet: list[tuple[float, float]] = []

@@ -15,7 +15,9 @@ from _results import RESULTS, stem
 def drawn(folder: Path) -> list[Path]:
     """The result files of a GPU that have pictures beside them."""
     files = sorted(folder.glob("*.json*"))
-    return [path for path in files if any(folder.glob(f"{stem(path)}-*.svg"))]
+    pictures = {stem(path) for path in folder.glob("*.svg")}
+    kinds = {name.rpartition("-")[0] for name in pictures}  # ladder-speed shows ladder
+    return [path for path in files if stem(path) in pictures | kinds]
 
 
 def script_of(path: Path) -> Path:

@@ -71,13 +71,13 @@ def worst(results: Results, name: str) -> str:
     return table((f"slowest of {name}", "kind", "/ cuBLAS"), lines)
 
 
-def picture(results: Results, *, dark: bool = False) -> Picture:
+def picture(results: Results) -> Picture:
     """For `simt` and `auto` the ratios over the work of a product, by kind."""
     others = [name for name in results.variants if name in NAMES[1:]]
     title = "Speed over cuBLAS's, at random shapes"
     note = f"{len(results.cases)} shapes, log-uniform, in four layouts; {sampled(results)}"
     note += f"\n{results.run.describe()}"
-    with drawing(title, note, dark=dark, height=1 + 3.5 * len(others)) as (figure, theme):
+    with drawing(title, note, height=1 + 3.5 * len(others)) as (figure, theme):
         panels = figure.subplots(len(others), sharex=True, sharey=True, squeeze=False)[:, 0]
         for axes, name in zip(panels, others, strict=True):
             own = [row for row in results.rows if row.variant == name and row.vs_cublas]

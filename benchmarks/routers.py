@@ -104,14 +104,14 @@ def rows(results: Results) -> tuple[list[str], list[list[str]]]:
     return ["size", "cublas, us", *labels], lines
 
 
-def picture(results: Results, *, dark: bool = False) -> Picture:
+def picture(results: Results) -> Picture:
     """The speed over cuBLAS's of each way with float32's accuracy: a panel for each number of
     tokens, and for squares. The marks of a product are beside each other."""
     title = "Speed over cuBLAS's: routers, and squares"
     note = f"M tokens, N experts, B column-major; {sampled(results)}\n{results.run.describe()}"
     looks = dict(zip(OURS, SERIES, strict=False))
     names = [name for name in results.variants if name not in ("cublas", TF32)]
-    with drawing(title, note, dark=dark, height=13) as (figure, theme):
+    with drawing(title, note, height=13) as (figure, theme):
         panels = figure.subplots(len(TOKENS) + 1)
         for axes, M in zip(panels, [*TOKENS, None], strict=True):
             cases = [

@@ -37,12 +37,12 @@ def lines(rows: list[dict[str, Any]]) -> str:
     )
 
 
-def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = False) -> Picture:
+def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Picture:
     """Time over tile size."""
     right = [row for row in rows if "median_s" in row]
     title = "The larger the tile in shared memory, the less time"
     note = f"{N} x {N} x {N}, {head['device']}, kernel time"
-    with drawing(title, note, dark=dark, width=7.5, height=4.4) as (figure, _):
+    with drawing(title, note, width=7.5, height=4.4) as (figure, _):
         axes = figure.subplots()
         times = [1e3 * row["median_s"] for row in right]
         axes.plot([row["tile"] for row in right], times, "o-", color=SERIES[0], linewidth=2)

@@ -264,7 +264,7 @@ def lines(rows: list[dict[str, Any]]) -> str:
     return table(header, texts)
 
 
-def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = False) -> Picture:
+def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Picture:
     """Draws a table of bytes per multiply-add at the last size, with a line for each variant."""
     size = rows[-1]["M"]
     shown = {row["variant"]: figures(row) for row in rows if row["M"] == size}
@@ -287,7 +287,7 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = Fa
             return Cell("-")
         return Cell(f"{amount:.2g}", SERIES[1], (math.log(amount) - least) / (most - least))
 
-    with drawing(title, note, dark=dark, height=2 + 0.34 * len(shown)) as (figure, theme):
+    with drawing(title, note, height=2 + 0.34 * len(shown)) as (figure, theme):
         of = {v: [cell(found[name]) for name in known] for v, found in shown.items()}
         named = [(label_of(variant), line) for variant, line in of.items()]
         cells(figure.subplots(), named, list(known.values()), theme)
@@ -300,14 +300,14 @@ def beside(path: Path) -> list[Path]:
     return [ladder] if ladder.exists() else []
 
 
-def limits(path: Path, head: Any, rows: Any, *, dark: bool = False) -> Picture:
+def limits(path: Path, head: Any, rows: Any) -> Picture:
     """Draws each rung's bottleneck if `ladder.json` is beside these counts; otherwise the bytes."""
     for ladder in beside(path):
         results = Results.from_json(ladder)
         with contextlib.suppress(ValueError):  # no shape in both
             size = common_shape(results, path)
-            return plot(results, "limits", size=size, traffic=read_traffic(path, size), dark=dark)
-    return picture(head, rows, dark=dark)
+            return plot(results, "limits", size=size, traffic=read_traffic(path, size))
+    return picture(head, rows)
 
 
 def main() -> None:

@@ -39,11 +39,11 @@ def lines(rows: list[dict[str, Any]]) -> str:
     )
 
 
-def picture(head: dict[str, Any], rows: list[dict[str, Any]], *, dark: bool = False) -> Picture:
+def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Picture:
     """Over results per thread: time, registers and spilled bytes."""
     title = "More results per thread take less time, until too few warps fit"
     note = f"operands in global memory, {N} x {N} x {N}, {head['device']}, kernel time"
-    with drawing(title, note, dark=dark, width=8, height=7) as (figure, theme):
+    with drawing(title, note, width=8, height=7) as (figure, theme):
         panels = figure.subplots(3, sharex=True, height_ratios=(3, 2, 2))
         right = [row for row in rows if "median_s" in row]
         spilled = [row["spill_store_bytes"] + row["spill_load_bytes"] for row in rows]

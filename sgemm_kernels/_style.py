@@ -11,20 +11,23 @@ import io
 import itertools
 import math
 import re
+import textwrap
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ._catalog import variants
 from ._output import write
+from ._svg import compact
 from ._table import printable
 
 try:
     import matplotlib
-    from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
+    from matplotlib.colors import LinearSegmentedColormap, to_hex
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
     from matplotlib.patches import Rectangle
     from matplotlib.rcsetup import cycler
     from matplotlib.ticker import LogFormatter
@@ -41,6 +44,10 @@ LETTER = 12.0
 LINE = 15.0
 """Distance between line labels, in points."""
 
+_NOTE_LETTER = 5.2
+"""Width of a letter of a note, in points."""
+_MARGIN = 0.1
+"""Around axes, in inches: text in another font may be a little wider."""
 _TOGETHER = 3.5
 """Lines whose ends are closer than this, in points, share a label."""
 _SIDE_BY_SIDE = 4
@@ -136,19 +143,24 @@ def plain(text: str) -> str:
     return re.sub(r"(?<!\\)\$", r"\\$", printable(text))
 
 
-def theme(dark: bool) -> Theme:
+def theme(dark: bool | None) -> Theme:
     return _DARK if dark else _LIGHT
 
 
 class Picture(Figure):
     """A matplotlib figure that notebooks display and that is saved reproducibly."""
 
+    dark: bool | None = None
+    """The theme it was drawn with. None is the light theme, but as SVG the reader's."""
+
     def entitle(self, title: str) -> None:
-        """Sets the title above the plot."""
-        self.suptitle(plain(title), x=0.01, ha="left", fontsize=14, fontweight="bold")
+        """Sets the title above the plot. A long title has smaller letters."""
+        text = self.suptitle(plain(title), x=0.01, ha="left", fontsize=14, fontweight="bold")
+        width = text.get_window_extent().width / self.bbox.width
+        text.set_fontsize(14 * min(1.0, 0.96 / max(width, 0.01)))
 
     def footnote(self, text: str, paper: Theme) -> None:
-        """Sets the note below the plot, which gives its source."""
+        """Sets the note below the plot, which gives its source. Long lines wrap."""
         self._set_note(plain(text), color=paper.grey)
 
     def add_note(self, text: str) -> None:
@@ -157,10 +169,15 @@ class Picture(Figure):
             self._set_note(f"{note}\n{plain(text)}")
 
     def _set_note(self, text: str, **look: Any) -> None:
-        self.supxlabel(text, x=0.01, ha="left", fontsize=9, **look)
+        letters = int(self.bbox.width / self.dpi * 72 / _NOTE_LETTER)
+        lines = [line for long in text.splitlines() for line in textwrap.wrap(long, letters)]
+        self.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=9, **look)
 
     def save(self, path: str | Path, *, origin: str | None = None) -> None:
         """Saves the plot. Equal plots give identical files.
+
+        A plot drawn without the option ``dark`` is light; but an SVG is dark where the reader
+        prefers dark pages.
 
         Parameters
         ----------
@@ -172,10 +189,10 @@ class Picture(Figure):
         metadata: dict[str, str | None] = {}
         match Path(path).suffix:
             case ".svg":
-                metadata = {"Date": None} | ({"Source": origin} if origin else {})
+                metadata = {"Date": None}
             case ".pdf":
                 metadata = {"CreationDate": None}
-        with matplotlib.rc_context({"svg.hashsalt": "sgemm_kernels"}):
+        with matplotlib.rc_context({"svg.hashsalt": "sgemm_kernels", "svg.fonttype": "none"}):
             self.savefig(
                 picture := io.BytesIO(),
                 format=Path(path).suffix.removeprefix(".") or "png",
@@ -183,28 +200,16 @@ class Picture(Figure):
             )
         data = picture.getvalue()
         if Path(path).suffix == ".svg":
-            data = _shorter(data.decode("utf-8")).encode("utf-8")
+            replaced = (
+                zip(astuple(_LIGHT), astuple(_DARK), strict=True) if self.dark is None else ()
+            )
+            data = compact(data.decode("utf-8"), dict(replaced), origin).encode("utf-8")
         write(path, lambda file: file.write(data))
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
         self.savefig(buffer, format="png", dpi=100)
         return buffer.getvalue()
-
-
-def _shorter(svg: str) -> str:
-    """Shortens matplotlib's SVG: coordinates get two decimals, glyphs a position in place of a
-    transform, and lines no indentation."""
-
-    def two_decimals(number: re.Match[str]) -> str:
-        return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
-
-    def rounded(coordinates: re.Match[str]) -> str:
-        return re.sub(r"-?\d+\.\d{3,}", two_decimals, coordinates[0])
-
-    svg = re.sub(r'(<use [^>]*)transform="translate\(([^ )]+) ([^ )]+)\)"', r'\1x="\2" y="\3"', svg)
-    svg = re.sub(r'(?<= )[dxy]="[^"]*"|translate\([^)]*\)', rounded, svg)
-    return re.sub("^ +", "", svg.replace(' y="0"/>', "/>"), flags=re.MULTILINE)
 
 
 def style(*, dark: bool = False) -> dict[str, Any]:
@@ -248,21 +253,23 @@ def style(*, dark: bool = False) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def styled(*, dark: bool, grid: bool = True) -> Iterator[Theme]:
+def styled(*, dark: bool | None, grid: bool = True) -> Iterator[Theme]:
     """Applies this style to everything drawn in the ``with`` block."""
-    settings: Any = style(dark=dark) | {"axes.grid": grid}
+    settings: Any = style(dark=bool(dark)) | {"axes.grid": grid}
     with matplotlib.rc_context(settings):
         yield theme(dark)
 
 
 @contextlib.contextmanager
 def drawing(
-    title: str, note: str, *, dark: bool, width: float = 9.0, height: float = 5.4
+    title: str, note: str, *, dark: bool | None = None, width: float = 9.0, height: float = 5.4
 ) -> Iterator[tuple[Picture, Theme]]:
     """A plot with a title and a note about its source. Its layout is computed when the ``with``
     block ends."""
     with styled(dark=dark) as colours:
-        picture = Picture(figsize=(width, height), layout="constrained")
+        layout = ConstrainedLayoutEngine(w_pad=_MARGIN)
+        picture = Picture(figsize=(width, height), layout=layout)
+        picture.dark = dark
         picture.entitle(title)
         picture.footnote(note, colours)
         yield picture, colours
@@ -302,7 +309,7 @@ def cells(
     """Draws a table with row and column names; each cell has a text and a background colour."""
     for y, (_, line) in enumerate(rows):
         for x, cell in enumerate(line):
-            shade = _mixed(paper.paper, cell.colour, 0.85 * min(max(cell.strength, 0.0), 1.0))
+            shade = (cell.colour, 0.6 * min(max(cell.strength, 0.0), 1.0))  # text stays readable
             box = Rectangle((x - 0.5, y - 0.5), 1, 1)
             box.set(facecolor=shade, edgecolor=paper.paper, linewidth=2)
             axes.add_patch(box)
@@ -320,12 +327,6 @@ def cells(
     axes.tick_params(length=0, top=False, labeltop=True, bottom=False, labelbottom=False)
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
-
-
-def _mixed(paper: str, colour: str, share: float) -> tuple[float, ...]:
-    """Blends a colour with the paper. Text stays readable on it in both themes."""
-    pairs = zip(to_rgb(paper), to_rgb(colour), strict=True)
-    return tuple(0.7 * share * ink + (1 - 0.7 * share) * white for white, ink in pairs)
 
 
 def mark_unmet(axes: "Axes", points: Sequence[tuple[float, float]], paper: Theme) -> None:

@@ -324,7 +324,7 @@ class TestResults:
         captured = capsys.readouterr()
         assert "geometric mean" in captured.out
         assert "cupy is missing: none" in captured.err
-        assert (tmp_path / "batched-dark.svg").exists()
+        assert (tmp_path / "batched.svg").exists()
         with pytest.raises(SystemExit) as ended:
             self.script(batched, monkeypatch, "--draw", "-o", output)
         assert ended.value.code == 0

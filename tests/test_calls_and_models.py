@@ -268,7 +268,7 @@ class TestCalls:
         assert document["missing"] == {"torch": "No module named 'torch'"}
         assert {row["way"] for row in document["rows"]} == {calls.NUMPY}
         assert "torch is missing" in capsys.readouterr().err
-        assert (tmp_path / "calls-dark.svg").exists()
+        assert (tmp_path / "calls.svg").exists()
         with pytest.raises(SystemExit) as ended:
             script(calls, monkeypatch, "--draw", "-o", tmp_path / "calls.json")
         assert ended.value.code == 0

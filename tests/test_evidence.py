@@ -133,8 +133,8 @@ class TestMarks:
             assert {OLDER in text for text in told} == {path.stem == "older"}
 
     def test_of_pictures(self, older, experiment):
-        def picture(found, *, dark):
-            with drawing("title", "a note", dark=dark) as (figure, _):
+        def picture(found):
+            with drawing("title", "a note") as (figure, _):
                 figure.subplots()
             drawn.append(figure)
             return figure
@@ -147,12 +147,11 @@ class TestMarks:
                 assert figure.get_supxlabel() == (
                     f"a note\n{OLDER}" if path.stem == "older" else "a note"
                 )
-            for svg in path.parent.glob(f"{path.stem}-*.svg"):
-                assert f"<dc:source>{origin(path)}<" in svg.read_text()
+            assert f"<metadata>{origin(path)}<" in path.with_suffix(".svg").read_text()
             assert (OLDER in origin(path)) == (path.stem == "older")
 
     def test_a_note_is_not_repeated(self):
-        with drawing("title", f"facts\n{OLDER}", dark=False) as (figure, theme):
+        with drawing("title", f"facts\n{OLDER}") as (figure, theme):
             figure.subplots()
         figure.add_note(OLDER)
         assert figure.get_supxlabel() == f"facts\n{OLDER}"
@@ -169,7 +168,7 @@ if "--fail" in sys.argv:
 if "--hang" in sys.argv:
     time.sleep(600)
 path.write_text(json.dumps({"experiment": "ladder", "sources_hash": HASH, "n": path.name}))
-path.with_name(path.stem + "-light.svg").write_text("drawn")
+path.with_name(path.stem + ".svg").write_text("drawn")
 """
 
 

@@ -115,7 +115,7 @@ def test_the_command_measures_writes_and_draws(grouped, script, tmp_path, capsys
     assert len(document["rows"]) == 6
     assert len(document["rows_of_experts"]) == 64
     assert "auto, slowest: 42.67 times as fast (target 1.5)" in capsys.readouterr().out
-    assert (tmp_path / "grouped-dark.svg").exists()
+    assert (tmp_path / "grouped.svg").exists()
     with pytest.raises(SystemExit) as ended:
         script("--draw", "-o", output)
     assert ended.value.code == 0

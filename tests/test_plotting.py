@@ -5,6 +5,7 @@ import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import pytest
 from matplotlib.colors import to_hex, to_rgb
@@ -70,7 +71,7 @@ def on_the_cpu(results):
     return Results(run, rows)
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("dark", [None, True], ids=["reader's", "dark"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_picture_is_drawn_and_saved_repeatably(tmp_path, kind, dark):
     for name in ("a.svg", "b.svg"):
@@ -80,28 +81,57 @@ def test_every_picture_is_drawn_and_saved_repeatably(tmp_path, kind, dark):
     assert saved == (tmp_path / "b.svg").read_bytes()
 
 
-def test_an_svg_is_short_and_shows_the_same(tmp_path):
+NUMBER = r"-?\d+(?:\.\d+)?"
+
+
+def svg_shapes(path):
+    """Each path with its numbers, each marker with its place, each text."""
+    for element in ElementTree.parse(path).iter():
+        name, numbers = element.tag.rpartition("}")[2], []
+        if name in ("path", "use"):
+            places = (element.get(attribute, "") for attribute in ("d", "x", "y"))
+            numbers = [float(number) for number in re.findall(NUMBER, " ".join(places))]
+        if name in ("path", "use", "text"):
+            yield name, numbers, element.text if name == "text" else None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_svg_is_short_and_shows_the_same(tmp_path, kind):
     plt = pytest.importorskip("matplotlib.pyplot")
-    with plt.rc_context({"svg.hashsalt": "sgemm_kernels"}):
-        drawn = shown_by("speed").plot("speed")
-        drawn.savefig(tmp_path / "long.svg", metadata={"Date": None})
-        drawn.save(tmp_path / "short.svg")
+    drawn = shown_by(kind).plot(kind, **OPTIONS[kind])
+    with plt.rc_context({"svg.fonttype": "none"}):
+        drawn.savefig(tmp_path / "long.svg")
+    drawn.save(tmp_path / "short.svg")
     long, short = ((tmp_path / name).read_text() for name in ("long.svg", "short.svg"))
-    assert len(short) < 0.85 * len(long)
-
-    def elements(text):
-        """The shapes, each with the numbers of its coordinates."""
-        text = re.sub(r'\b(id|style|clip-path|xlink:href)="[^"]*"', "", text)
-        for element in re.findall("<(?:path|use|g) [^>]*>", text):
-            numbers = re.findall(r"(?<![\w.])-?\d+(?:\.\d+)?", element)
-            yield element.split()[0], [float(number) for number in numbers]
-
-    before, after = list(elements(long)), list(elements(short))
-    assert len(before) == len(after) > 100
-    for (name, exact), (same, rounded) in zip(before, after, strict=True):
-        assert name == same
-        rounded += [0.0] * (len(exact) - len(rounded))  # a glyph's y of 0 is left out
+    assert len(short) < 0.7 * len(long)
+    assert 2 * short.count("\n") < long.count("\n")
+    before, after = (list(svg_shapes(tmp_path / name)) for name in ("long.svg", "short.svg"))
+    assert len(before) == len(after) > 30
+    for (name, exact, text), (same, rounded, kept) in zip(before, after, strict=True):
+        assert (name, text) == (same, kept)
         assert rounded == pytest.approx(exact, abs=0.006)
+
+
+def colours_of(path):
+    """The colours of an SVG, and the replacements of its style for dark pages."""
+    text = path.read_text()
+    style = "".join(re.findall(r"<style>(.*?)</style>", text, re.DOTALL))
+    replaced = re.findall(r'^\[(fill|stroke)="(#\w+)"\]\{\1:(#\w+)\}$', style, re.MULTILINE)
+    found = set(re.findall(r'(fill|stroke)="(#\w+)"', text.replace(style, "")))
+    return found, {(paint, light): dark for paint, light, dark in replaced}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_svg_has_the_readers_theme_unless_one_is_chosen(tmp_path, kind):
+    for name, dark in (("either", None), ("light", False), ("dark", True)):
+        shown_by(kind).plot(kind, dark=dark, **OPTIONS[kind]).save(tmp_path / f"{name}.svg")
+    (either, replaced), (light, none), (dark, no) = (
+        colours_of(tmp_path / f"{name}.svg") for name in ("either", "light", "dark")
+    )
+    assert either == light != dark
+    assert none == no == {}
+    assert "(prefers-color-scheme: dark)" in (tmp_path / "either.svg").read_text()
+    assert {(paint, replaced.get((paint, colour), colour)) for paint, colour in either} == dark
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -186,6 +216,19 @@ def test_labels_are_at_the_line_ends_and_merge_if_they_coincide():
     for text, height in zip(axes.texts, (10, 50, 90), strict=True):
         (_, middle), box = axes.transData.transform((1, height)), Text.get_window_extent(text)
         assert abs((box.y0 + box.y1) / 2 - middle) < 4
+
+
+def test_long_titles_and_notes_stay_in_the_picture():
+    with _style.drawing("a title of many words " * 5, "a note of many words, " * 20) as (
+        picture,
+        _,
+    ):
+        picture.add_subplot()
+    title, note = picture._suptitle, picture._supxlabel
+    assert title.get_fontsize() < 14
+    assert note.get_text().count("\n") >= 2
+    for text in (title, note):
+        assert text.get_window_extent().x1 <= picture.bbox.width
 
 
 @pytest.mark.parametrize("kind", KINDS)

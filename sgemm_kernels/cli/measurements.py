@@ -175,7 +175,11 @@ def _plot_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kind", choices=KINDS, default="speed", help="what to plot (default: speed)"
     )
-    parser.add_argument("--dark", action="store_true", help="use the dark theme")
+    parser.add_argument(
+        "--dark",
+        action=argparse.BooleanOptionalAction,
+        help="use the dark theme (default: light; an SVG uses its reader's)",
+    )
     parser.add_argument(
         "--pair", metavar="VARIANT", nargs=2, help="the two variants to compare, for --kind pair"
     )

@@ -12,7 +12,7 @@ Scores = Sequence[tuple[Mapping[str, int], float]]
 """The defines of each right candidate, and its GFLOP/s: the geometric mean over the sizes."""
 
 
-def draw(kernel: str, note: str, space: Space, scores: Scores, *, dark: bool) -> Picture:
+def draw(kernel: str, note: str, space: Space, scores: Scores, *, dark: bool | None) -> Picture:
     """Draws a table over two defines: each cell is the best candidate with that pair of values. The
     two are those with the largest differences."""
     names = _two(space, scores)

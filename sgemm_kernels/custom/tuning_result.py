@@ -185,7 +185,7 @@ class Tuning:
             fault = f"no {error}" if isinstance(error, KeyError) else error
             raise ValueError(f"{path} does not hold a tuning: {fault}") from None
 
-    def plot(self, *, dark: bool = False) -> "Picture":
+    def plot(self, *, dark: bool | None = None) -> "Picture":
         """Draws the space over two defines: the best candidate for each pair of values.
 
         Needs matplotlib: ``pip install 'sgemm_kernels[plot]'``.
@@ -193,7 +193,8 @@ class Tuning:
         Parameters
         ----------
         dark
-            For dark pages.
+            Use the dark theme. The default is the light theme, but a saved SVG is dark where its
+            reader prefers dark pages.
 
         Returns
         -------

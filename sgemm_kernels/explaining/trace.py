@@ -76,7 +76,7 @@ class Trace:
         sectors = sum(access.sectors or 0 for access in self.accesses)
         return SECTOR_BYTES * sectors / self.multiply_adds
 
-    def plot(self, *, dark: bool = False) -> "Picture":
+    def plot(self, *, dark: bool | None = None) -> "Picture":
         """Draws the addresses that a warp accesses in one request, for each access of the kernel.
 
         Needs matplotlib: ``pip install 'sgemm_kernels[plot]'``.
@@ -84,7 +84,8 @@ class Trace:
         Parameters
         ----------
         dark
-            Use the dark theme.
+            Use the dark theme. The default is the light theme, but a saved SVG is dark where its
+            reader prefers dark pages.
 
         Returns
         -------

@@ -10,7 +10,6 @@ import numpy as np
 from .._style import RAMP, Picture, Theme, styled  # first: its error names the missing package
 
 # isort: split
-from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch, Rectangle
 
 from .._gpus import SECTOR_BYTES
@@ -34,7 +33,7 @@ _FEWEST_ROWS = 3
 _MOST_ROWS_IN_FULL = 40
 
 
-def draw(variant: str, accesses: Iterable[Access], *, dark: bool) -> Picture:
+def draw(variant: str, accesses: Iterable[Access], *, dark: bool | None) -> Picture:
     """Draws a panel for each access of the kernel. Accesses that look the same share a panel."""
     panels = [_Panel(group) for group in alike(accesses)]
     ends = [_HEAD_INCHES, _HEAD_INCHES]  # filled height of each of two columns
@@ -46,6 +45,7 @@ def draw(variant: str, accesses: Iterable[Access], *, dark: bool) -> Picture:
     width, height = 2 * (_MARGIN_INCHES + _PANEL_INCHES) + 0.2, max(ends)
     with styled(dark=dark, grid=False) as theme:
         picture = Picture(figsize=(width, height))
+        picture.dark = dark
         for panel, (column, top) in zip(panels, places, strict=True):
             left = _MARGIN_INCHES + column * (_PANEL_INCHES + _MARGIN_INCHES)
             size = (_PANEL_INCHES / width, panel.inches / height)
@@ -150,15 +150,11 @@ class _Panel:
         return [(min(columns), row, len(columns)) for row, columns in by_row.items()]
 
     def _cells(self, axes: "Axes", theme: Theme) -> None:
-        cells = np.empty((len(self.rows), self.cols, 3))
-        cells[:] = to_rgb(theme.paper)
-        if self.access.space == "global":
-            for column, row, words in itertools.chain(*map(self._visible, self.sectors)):
-                cells[row, column : column + words] = to_rgb(theme.moved)
+        cells = np.zeros((len(self.rows), self.cols, 4))  # transparent, unless a thread has it
         colours = RAMP(np.linspace(0, 1, 32))
         for word, thread in self.owner.items():
             column, row = self._place(word)
-            cells[row, column] = colours[thread][:3]
+            cells[row, column] = colours[thread]
         extent = (0, self.cols, len(self.rows), 0)
         axes.imshow(cells, extent=extent, aspect="auto", interpolation="nearest")
         axes.hlines(range(len(self.rows) + 1), 0, self.cols, theme.faint, linewidth=0.5)
@@ -168,8 +164,11 @@ class _Panel:
         axes.vlines(ticks, 0, len(self.rows), theme.faint, linewidth=0.5)
         if self.access.space == "global":
             for column, row, words in itertools.chain(*map(self._visible, self.sectors)):
+                moved = Rectangle((column, row), words, 1, color=theme.moved, linewidth=0)
+                moved.set_zorder(-1)  # below the words
                 outline = Rectangle((column, row), words, 1, fill=False, clip_on=False)
                 outline.set_edgecolor(theme.ink)
+                axes.add_patch(moved)
                 axes.add_patch(outline)
 
     def _labels(self, axes: "Axes") -> None:

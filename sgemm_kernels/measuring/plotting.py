@@ -35,7 +35,7 @@ def plot(
     results: MeasurementRows,
     kind: str = "speed",
     *,
-    dark: bool = False,
+    dark: bool | None = None,
     pair: tuple[str, str] | None = None,
     size: Shape | None = None,
     traffic: Mapping[str, Mapping[str, Any]] | None = None,
@@ -52,7 +52,8 @@ def plot(
         speedup of each rung over the first one, at one size. 'limits': a table of each variant's
         utilization of the GPU's units at one size.
     dark
-        Use the dark theme.
+        Use the dark theme. The default is the light theme, but a saved SVG is dark where its
+        reader prefers dark pages.
     pair
         The names of two variants, for 'pair'.
     size
