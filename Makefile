@@ -211,23 +211,33 @@ IN_BUILD_LIB := PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/build/lib$${PYTHONPATH:+:
 build-lib:
 	$(PYTHON) setup.py --quiet build --build-lib build/lib
 
-# gpu-sanitize: every rung under compute-sanitizer; in tests/native/checks.mk. What the whole showed is
-# in record.json, to be kept with the results when csrc/ changed.
+# Every file of tests in a process of its own, and every rung under compute-sanitizer: gpu-sanitize, in
+# tests/native/checks.mk. What is finished is kept: an interrupted check goes on, and a change of
+# sources begins again. record.json is to be kept with the results.
 GPU_CHECK := build/gpu-check
-# A file of tests in a process of its own, some at a time; 5: the file has none for a GPU.
-GPU_TEST := bash -c '$(IN_BUILD_LIB) $(PYTHON) -m pytest -q -m "not packaging" $$0 \
-	--junitxml=$(GPU_CHECK)/$$(basename $$0).xml || [ $$? = 5 ]'
+GPU_REPORTS = $(1:tests/%=$(GPU_CHECK)/%.xml)
 gpu-check: build-lib
 	$(IN_BUILD_LIB) $(PYTHON) -c \
 		'import sys; from sgemm_kernels import _core; sys.exit(_core._cuda_problem())'
-	mkdir -p $(GPU_CHECK)
-	rm -f $(GPU_CHECK)/*.xml
-	printf '%s\n' $(TOGETHER) | xargs -P 8 -n 1 $(GPU_TEST)
-	printf '%s\n' $(ALONE) | xargs -n 1 $(GPU_TEST)
+	@mkdir -p $(GPU_CHECK)
+	@key=$$(find csrc sgemm_kernels tests -name '*.py' -o -name '*.c*' -o -name '*.h' \
+			| LC_ALL=C sort | xargs cat | sha256sum); \
+		[ "$$key" = "$$(cat $(GPU_CHECK)/key 2> /dev/null)" ] || \
+		{ rm -f $(GPU_CHECK)/*.xml $(GPU_CHECK)/sanitize.txt; echo "$$key" > $(GPU_CHECK)/key; }
+	$(MAKE) --jobs=8 $(call GPU_REPORTS,$(TOGETHER))
+	$(MAKE) $(call GPU_REPORTS,$(ALONE))
+	$(MAKE) $(GPU_CHECK)/sanitize.txt
+	$(IN_BUILD_LIB) $(PYTHON) tests/record_gpu_check.py $(GPU_CHECK) | tee $(GPU_CHECK)/record.json
+
+# Failures are in the report; the record names them, and fails.
+$(GPU_CHECK)/%.xml:
+	-$(IN_BUILD_LIB) $(PYTHON) -m pytest -q -m "not packaging" tests/$* --junitxml=$@
+
+$(GPU_CHECK)/sanitize.txt:
 	if [ $$($(IN_BUILD_LIB) $(PYTHON) -c 'from sgemm_kernels import _core; print(_core._GPU_KIND)') = hip ]; \
 		then echo 'compute-sanitizer is for NVIDIA GPUs alone'; else $(MAKE) gpu-sanitize; \
-		fi 2>&1 | tee $(GPU_CHECK)/sanitize.txt
-	$(IN_BUILD_LIB) $(PYTHON) tests/record_gpu_check.py $(GPU_CHECK) | tee $(GPU_CHECK)/record.json
+		fi 2>&1 | tee $@.new
+	mv $@.new $@
 
 # benchmarks/evidence.py says what STALE=1, PART=, MINUTES=, ARCHIVE= and LIST=1 mean.
 # LIST needs no GPU, and so no build.

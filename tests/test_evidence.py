@@ -15,6 +15,8 @@ from sgemm_kernels.cli import speed_tables
 from sgemm_kernels.measuring.results_file import experiment_of, file_is_older, origin, read_json
 from sgemm_kernels.measuring.sources import OLDER, is_older, patterns_of, sources_hash
 
+from . import record_gpu_check
+
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks/results"
 COMMITTED = sorted(RESULTS.glob("*/*.json*"))
@@ -284,3 +286,28 @@ class TestEvidence:
         assert all(part.minutes <= experiment("evidence").LONGEST_MIN for part in parts)
         scripts = {script for part in parts for script, *_ in part.commands}
         assert all((ROOT / "benchmarks" / script).is_file() for script in scripts)
+
+
+def test_the_record_of_a_check_names_what_failed_or_has_no_report(tmp_path, monkeypatch, capsys):
+    gpu = types.SimpleNamespace(kind="cuda", usable=True, model="A GPU", driver="13.0")
+    monkeypatch.setattr(record_gpu_check, "devices", lambda: [gpu])
+    monkeypatch.setattr("sys.argv", ["record_gpu_check.py", str(tmp_path)])
+    (tmp_path / "sanitize.txt").write_text("========= ERROR SUMMARY: 0 errors\n")
+    counts = 'tests="2" failures="{}" errors="0" skipped="0" time="1.5"'
+    case = '<testcase classname="tests.test_a" name="test_b">{}</testcase>'
+
+    def recorded(failures, inside):
+        suite = f"<testsuite {counts.format(failures)}>{case.format(inside)}</testsuite>"
+        (tmp_path / "test_evidence.py.xml").write_text(f"<testsuites>{suite}</testsuites>")
+        status = record_gpu_check.main()
+        return status, json.loads(capsys.readouterr().out)["pytest"]
+
+    status, found = recorded(1, "<failure/>")
+    assert (status, found["failed"]) == (1, ["tests.test_a::test_b"])
+    assert {"test_variants.py"} <= set(found["without_report"])
+    for path in Path(__file__).parent.glob("test_*.py"):
+        empty = f"<testsuite {counts.format(0)}/>"
+        (tmp_path / f"{path.name}.xml").write_text(f"<testsuites>{empty}</testsuites>")
+    status, found = recorded(0, "")
+    assert status == 0
+    assert not {"failed", "without_report"} & set(found)
