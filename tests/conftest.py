@@ -16,10 +16,13 @@ import pytest
 from sgemm_kernels import Device, Variant, _core, devices, variants
 from sgemm_kernels.custom import compiler
 
+from .support import MULTIPROCESSORS
+
 COMPILED = {".o", ".so", ".txt", ".sha256"}
 """The suffixes of files that a compiler made, and of their digests."""
 
 DEVICES = [device for device in devices() if device.usable]
+RUNGS = {variant.name for variant in variants() if variant.file is not None}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -51,6 +54,35 @@ def _runs(variant: Variant, device: Device) -> bool:
     return variant.runs_on(device) and (device.kind == "cpu" or variant.unavailable is None)
 
 
+def _is_tested(variant: Variant, device: Device) -> bool:
+    """On the CPU device, test_auto.py tests `auto`: it would launch the same kernels as `simt`."""
+    return _runs(variant, device) and (device.kind, variant.name) != ("cpu", "auto")
+
+
+@pytest.fixture(autouse=True)
+def own_kernel(request, monkeypatch) -> Iterator[None]:
+    """Fails a test of a variant that launched only other variants' kernels: a rung on tensor cores
+    leaves a short K to another rung. The mark any_kernel lifts this.
+
+    On the CPU device, `simt` plans for a GPU of 132 multiprocessors. Otherwise it would run rungs.
+    """
+    asked = getattr(request.node, "callspec", None)
+    variant = asked and (asked.params.get("variant") or asked.params.get("rung"))
+    if not isinstance(variant, Variant):
+        yield
+        return
+    plans = variant.name == "simt" and asked.params["device"] == "cpu"
+    if plans:
+        monkeypatch.setenv(MULTIPROCESSORS, "132")
+    _core._launched(True)
+    yield
+    launched = _core._launched(False)
+    if not request.node.get_closest_marker("any_kernel"):
+        if variant.file is not None:
+            assert variant.name in launched, "the rung did not run its own kernel"
+        assert not plans or launched - RUNGS, "simt ran no kernel of the engine"
+
+
 def pytest_report_header() -> str:
     problem = _core._cuda_problem()
     names = ", ".join(device.name for device in DEVICES)
@@ -65,7 +97,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             pytest.param(variant, device.name, id=f"{variant.name}-{device.name}")
             for device in DEVICES
             for variant in variants()
-            if _runs(variant, device) and (kind == "variant" or variant.file is not None)
+            if _is_tested(variant, device) and (kind == "variant" or variant.file is not None)
         ]
         metafunc.parametrize((kind, "device"), pairs)
     elif "device" in wanted:

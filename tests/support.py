@@ -22,8 +22,14 @@ from sgemm_kernels import _core
 
 Float32 = NDArray[np.float32]
 
-SPLIT_FP16 = ("mma", "wgmma", "waves", "fused")
+SHORTEST_K = {"mma": 256, "wgmma": 128, "waves": 128, "fused": 128}
+"""The least K that the rungs on tensor cores compute there. They leave a shorter K to others."""
+
+SPLIT_FP16 = tuple(SHORTEST_K)
 """Rungs on tensor cores. The CPU device is slow at them because it reproduces their bits."""
+
+MULTIPROCESSORS = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
+"""The setting that makes the CPU device plan like a GPU of so many multiprocessors."""
 
 MARGIN = 64  # bytes on either side of a placed matrix
 FILLER = 0xFF  # four make a NaN, so a read outside the matrix shows in the result
@@ -32,6 +38,18 @@ FILLER = 0xFF  # four make a NaN, so a read outside the matrix shows in the resu
 def uniform(rng: np.random.Generator, *shape: int) -> Float32:
     """Random values in [-1, 1]."""
     return rng.uniform(-1, 1, shape).astype(np.float32)
+
+
+def deep(name: str, K: int) -> int:
+    """K, or so much more that a rung on tensor cores computes the product itself."""
+    return K + SHORTEST_K.get(name, 0)
+
+
+def deepened(name: str, A: Float32, B: Float32) -> tuple[Float32, Float32]:
+    """A and B with zeros added along K, so that a rung on tensor cores computes them itself."""
+    more = deep(name, 0)
+    rows, cols = np.zeros((len(A), more), np.float32), np.zeros((more, B.shape[1]), np.float32)
+    return np.hstack([A, rows]), np.vstack([B, cols])
 
 
 def same_bits(a: Float32, b: Float32) -> bool:

@@ -8,45 +8,44 @@ from numpy.lib.stride_tricks import as_strided
 
 from sgemm_kernels import run
 
-from .support import LAYOUTS, same_bits, uniform
+from .support import LAYOUTS, SPLIT_FP16, deep, same_bits, uniform
 
 M, N, K = 37, 45, 30
 WRITEABLE = [name for name, layout in LAYOUTS.items() if layout.writeable]
 
 
-@pytest.fixture
-def operands(rng):
+def operands(rng, K):
     return uniform(rng, M, K), uniform(rng, K, N), uniform(rng, M, N)
 
 
 @pytest.mark.parametrize("beta", [0.0, -0.7])
-@pytest.mark.parametrize("layout", WRITEABLE)
-def test_out_is_written_in_place(rung, device, operands, layout, beta):
-    A, B, C = operands
-    out = LAYOUTS[layout].place(np.full((M, N), np.nan, np.float32))
-    surroundings = out.surroundings()
-    assert run(rung.name, A, B, C=C, beta=beta, out=out.matrix, device=device) is out.matrix
-    assert same_bits(
-        out.matrix.astype(np.float32), run(rung.name, A, B, C=C, beta=beta, device=device)
-    )
-    assert out.surroundings() == surroundings
+def test_out_is_written_in_place(rung, device, rng, beta):
+    A, B, C = operands(rng, deep(rung.name, K))
+    expected = run(rung.name, A, B, C=C, beta=beta, device=device)
+    for layout in WRITEABLE:
+        out = LAYOUTS[layout].place(np.full((M, N), np.nan, np.float32))
+        surroundings = out.surroundings()
+        result = run(rung.name, A, B, C=C, beta=beta, out=out.matrix, device=device)
+        assert result is out.matrix
+        assert same_bits(out.matrix.astype(np.float32), expected), layout
+        assert out.surroundings() == surroundings, layout
 
 
 @pytest.mark.parametrize("beta", [0.0, -0.7])
-@pytest.mark.parametrize("layout", WRITEABLE)
-def test_out_is_c(rung, device, operands, layout, beta):
-    A, B, C = operands
-    c = LAYOUTS[layout].place(C)
-    surroundings = c.surroundings()
-    result = run(rung.name, A, B, C=c.matrix, beta=beta, out=c.matrix, device=device)
-    assert result is c.matrix
+def test_out_is_c(rung, device, rng, beta):
+    A, B, C = operands(rng, deep(rung.name, K))
     apart = run(rung.name, A, B, C=C, beta=beta, device=device)
-    assert same_bits(c.matrix.astype(np.float32), apart)
-    assert c.surroundings() == surroundings
+    for layout in WRITEABLE:
+        c = LAYOUTS[layout].place(C)
+        surroundings = c.surroundings()
+        result = run(rung.name, A, B, C=c.matrix, beta=beta, out=c.matrix, device=device)
+        assert result is c.matrix
+        assert same_bits(c.matrix.astype(np.float32), apart), layout
+        assert c.surroundings() == surroundings, layout
 
 
-def test_c_is_not_written_without_out(rung, device, operands):
-    A, B, C = operands
+def test_c_is_not_written_without_out(rung, device, rng):
+    A, B, C = operands(rng, deep(rung.name, K))
     before = C.copy()
     result = run(rung.name, A, B, C=C, beta=1, device=device)
     assert result is not C
@@ -54,7 +53,7 @@ def test_c_is_not_written_without_out(rung, device, operands):
 
 
 @pytest.mark.parametrize("operand", [0, 1, 2], ids=["A", "B", "C"])
-def test_overlap_at_every_offset(rung, device, rng, operand):
+def test_overlap_at_every_offset(device, rng, operand):
     """out slides over the operand's memory, one element at a time."""
     shapes = [(6, 5), (5, 7), (6, 7)]
     size, room = int(np.prod(shapes[operand])), 6 * 7
@@ -63,33 +62,34 @@ def test_overlap_at_every_offset(rung, device, rng, operand):
         memory = uniform(rng, 2 * room + size)
         place = memory[room : room + size].reshape(shapes[operand])
         place[...] = values[operand]
-        apart = run(rung.name, *values[:2], C=values[2], beta=0.5, device=device)
+        apart = run("vec4", *values[:2], C=values[2], beta=0.5, device=device)
 
         values[operand] = place
         out = memory[offset : offset + room].reshape(6, 7)
         after = memory.copy()
         after[offset : offset + room] = apart.ravel()
-        run(rung.name, *values[:2], C=values[2], beta=0.5, out=out, device=device)
+        run("vec4", *values[:2], C=values[2], beta=0.5, out=out, device=device)
         assert same_bits(memory, after), offset
 
 
-@pytest.mark.parametrize("shift", [0, 1, 64, 129, 4000])
 @pytest.mark.parametrize("transposed", [False, True])
-def test_overlap_across_tiles(rung, device, rng, shift, transposed):
+def test_overlap_across_tiles(rung, device, rng, transposed):
     """Large enough that late blocks would read what early blocks wrote."""
-    n = 200
-    memory = uniform(rng, n * n + 4000)
-    A = memory[: n * n].reshape(n, n)
-    out = memory[shift : shift + n * n].reshape(n, n)
-    if transposed:
-        out = out.T
-    B = uniform(rng, n, n)
-    apart = run(rung.name, A.copy(), B, device=device)
-    assert same_bits(run(rung.name, A, B, out=out, device=device), apart)
+    M, K = 200, max(200, deep(rung.name, 0))
+    B = uniform(rng, K, M)
+    for shift in (0, 129) if rung.name in SPLIT_FP16 else (0, 1, 64, 129, 4000):
+        memory = uniform(rng, M * K + 4000)
+        A = memory[: M * K].reshape(M, K)
+        out = memory[shift : shift + M * M].reshape(M, M)
+        if transposed:
+            out = out.T
+        apart = run(rung.name, A.copy(), B, device=device)
+        assert same_bits(run(rung.name, A, B, out=out, device=device), apart), shift
 
 
 def test_out_is_both_inputs(rung, device, rng):
-    A = uniform(rng, 150, 150)
+    n = max(150, deep(rung.name, 0))
+    A = uniform(rng, n, n)
     apart = run(rung.name, A.copy(), A.copy(), C=A.copy(), beta=1, device=device)
     run(rung.name, A, A, C=A, beta=1, out=A, device=device)
     assert same_bits(A, apart)
@@ -97,21 +97,22 @@ def test_out_is_both_inputs(rung, device, rng):
 
 def test_interleaved_but_disjoint(rung, device, rng):
     """Writes the even columns of an array from its odd ones."""
-    memory = uniform(rng, 40, 80)
-    A, out = memory[:, 1::2], memory[:, ::2]
-    A_before, B = A.copy(), uniform(rng, 40, 40)
+    k = deep(rung.name, 40)
+    memory = uniform(rng, 40, 2 * k)
+    A, out = memory[:, 1::2], memory[:, :80:2]
+    A_before, B = A.copy(), uniform(rng, k, 40)
     run(rung.name, A, B, out=out, device=device)
     assert same_bits(out, run(rung.name, A_before, B, device=device))
     assert same_bits(A, A_before)
 
 
 @pytest.mark.parametrize("strides", [(0, 4), (4, 0), (4, 4), (8, 4), (4, 8), (-4, 4)], ids=str)
-def test_self_overlapping_out_is_refused(rung, device, strides):
+def test_self_overlapping_out_is_refused(device, strides):
     memory = np.full(100, 5, np.float32)
     out = as_strided(memory[50:], (4, 4), strides)
     square = np.ones((4, 4), np.float32)
     with pytest.raises(ValueError, match="out share memory"):
-        run(rung.name, square, square, out=out, device=device)
+        run("vec4", square, square, out=out, device=device)
     assert np.all(memory == 5)
 
 
@@ -144,17 +145,17 @@ def test_strides_beyond_all_addresses_are_refused(strides):
 
 
 def test_one_row_of_any_stride_does_not_overlap_itself(rung, device, rng):
-    A, B = uniform(rng, 1, 9), uniform(rng, 9, 4)
+    A, B = uniform(rng, 1, deep(rung.name, 9)), uniform(rng, deep(rung.name, 9), 4)
     out = as_strided(np.empty(4, np.float32), (1, 4), (0, 4))
     run(rung.name, A, B, out=out, device=device)
     assert same_bits(out, run(rung.name, A, B, device=device))
 
 
-def test_read_only_out_is_refused_before_anything_runs(rung, device, operands):
-    A, B, _ = operands
+def test_read_only_out_is_refused_before_anything_runs(device, rng):
+    A, B, _ = operands(rng, K)
     out = np.full((M, N), 5, np.float32)
     view = out[:]
     view.flags.writeable = False
     with pytest.raises(ValueError, match=r"\bout\b.*read-only"):
-        run(rung.name, A, B, out=view, device=device)
+        run("vec4", A, B, out=view, device=device)
     assert np.all(out == 5)
