@@ -59,28 +59,31 @@ def _is_tested(variant: Variant, device: Device) -> bool:
     return _runs(variant, device) and (device.kind, variant.name) != ("cpu", "auto")
 
 
-@pytest.fixture(autouse=True)
-def own_kernel(request, monkeypatch) -> Iterator[None]:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Fails a test of a variant that launched only other variants' kernels: a rung on tensor cores
     leaves a short K to another rung. The mark any_kernel lifts this.
 
     On the CPU device, `simt` plans for a GPU of 132 multiprocessors. Otherwise it would run rungs.
     """
-    asked = getattr(request.node, "callspec", None)
-    variant = asked and (asked.params.get("variant") or asked.params.get("rung"))
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    variant = params.get("variant", params.get("rung"))
     if not isinstance(variant, Variant):
-        yield
-        return
-    plans = variant.name == "simt" and asked.params["device"] == "cpu"
-    if plans:
-        monkeypatch.setenv(MULTIPROCESSORS, "132")
-    _core._launched(True)
-    yield
-    launched = _core._launched(False)
-    if not request.node.get_closest_marker("any_kernel"):
+        return (yield)
+    with pytest.MonkeyPatch.context() as patch:
+        plans = variant.name == "simt" and params["device"] == "cpu"
+        if plans:
+            patch.setenv(MULTIPROCESSORS, "132")
+        _core._launched(True)
+        try:
+            result = yield
+        finally:
+            launched = _core._launched(False)
+    if not item.get_closest_marker("any_kernel"):
         if variant.file is not None:
             assert variant.name in launched, "the rung did not run its own kernel"
         assert not plans or launched - RUNGS, "simt ran no kernel of the engine"
+    return result
 
 
 def pytest_report_header() -> str:

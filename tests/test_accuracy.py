@@ -6,19 +6,22 @@ import pytest
 from sgemm_kernels import run
 from sgemm_kernels._accuracy import expect
 
-from .support import uniform
+from .support import deep, deepened, uniform
 
 SHAPES = [(1, 1, 1), (5, 7, 3), (64, 64, 64), (130, 67, 129), (33, 260, 1000)]
 SCALARS = [(1.0, 0.0), (-0.3, 0.0), (1.0, 1.0), (0.1, -1.7), (0.0, 0.6), (1e-30, 1e30)]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize(("alpha", "beta"), SCALARS)
-def test_uniform(variant, device, rng, shape, alpha, beta):
+def test_uniform(variant, device, rng, shape):
     M, N, K = shape
+    K = deep(variant.name, K)
     A, B, C = uniform(rng, M, K), uniform(rng, K, N), uniform(rng, M, N)
-    result = run(variant.name, A, B, C=C, alpha=alpha, beta=beta, device=device)
-    assert expect(A, B, C=C, alpha=alpha, beta=beta).worst_share(result) <= 1
+    # How a kernel stores its sums does not depend on K: a long K takes long to emulate.
+    for alpha, beta in SCALARS[-3:] if K >= 1000 else SCALARS:
+        result = run(variant.name, A, B, C=C, alpha=alpha, beta=beta, device=device)
+        share = expect(A, B, C=C, alpha=alpha, beta=beta).worst_share(result)
+        assert share <= 1, (alpha, beta)
 
 
 @pytest.mark.parametrize("exponents", [(-20, 20), (-75, -60), (-149, -120), (50, 63)], ids=str)
@@ -27,7 +30,8 @@ def test_wide_ranges(variant, device, rng, exponents):
         scale = np.exp2(rng.uniform(*exponents, shape))
         return (rng.uniform(-1, 1, shape) * scale).astype(np.float32)
 
-    A, B, C = wide(70, 90), wide(90, 67), wide(70, 67)
+    K = deep(variant.name, 90)
+    A, B, C = wide(70, K), wide(K, 67), wide(70, 67)
     for alpha, beta in SCALARS:
         result = run(variant.name, A, B, C=C, alpha=alpha, beta=beta, device=device)
         assert expect(A, B, C=C, alpha=alpha, beta=beta).worst_share(result) <= 1, (alpha, beta)
@@ -35,26 +39,31 @@ def test_wide_ranges(variant, device, rng, exponents):
 
 def test_cancellation(variant, device, rng):
     """Terms that nearly cancel: the bound is relative to the terms, not to their small sum."""
-    half = uniform(rng, 40, 100)
+    K = deep(variant.name, 100)
+    half = uniform(rng, 40, K)
     A = np.hstack([half, -half])
-    column = uniform(rng, 100, 35)
-    B = np.vstack([column, column + uniform(rng, 100, 35) * np.float32(1e-6)])
+    column = uniform(rng, K, 35)
+    B = np.vstack([column, column + uniform(rng, K, 35) * np.float32(1e-6)])
     result = run(variant.name, A, B, device=device)
     assert expect(A, B).worst_share(result) <= 1
 
 
-@pytest.mark.parametrize("value", [0.1, 1 / 3, 1 + 2.0**-24, 1 + 2.0**-30, 16777217.0])
-def test_alpha_and_beta_are_rounded_first(variant, device, value):
+def test_alpha_and_beta_are_rounded_first(variant, device):
     one, zero = np.ones((1, 1), np.float32), np.zeros((1, 1), np.float32)
-    assert run(variant.name, one, one, alpha=value, device=device)[0, 0] == np.float32(value)
-    by_beta = run(variant.name, zero, one, C=one, beta=value, device=device)
-    assert by_beta[0, 0] == np.float32(value)
+    for value in (0.1, 1 / 3, 1 + 2.0**-24, 1 + 2.0**-30, 16777217.0):
+        A, B = deepened(variant.name, one, one)
+        assert run(variant.name, A, B, alpha=value, device=device)[0, 0] == np.float32(value)
+        A, B = deepened(variant.name, zero, one)
+        by_beta = run(variant.name, A, B, C=one, beta=value, device=device)
+        assert by_beta[0, 0] == np.float32(value)
 
 
 def test_a_beta_that_rounds_to_zero_is_zero(variant, device):
     one, nan = np.ones((1, 1), np.float32), np.full((1, 1), np.nan, np.float32)
-    assert run(variant.name, one, one, C=nan, beta=1e-60, device=device)[0, 0] == 1
-    assert run(variant.name, nan, nan, C=one, alpha=1e-60, beta=1, device=device)[0, 0] == 1
+    A, B = deepened(variant.name, one, one)
+    assert run(variant.name, A, B, C=nan, beta=1e-60, device=device)[0, 0] == 1
+    A, B = deepened(variant.name, nan, nan)
+    assert run(variant.name, A, B, C=one, alpha=1e-60, beta=1, device=device)[0, 0] == 1
 
 
 class TestTheBound:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sgemm_kernels import run
 from sgemm_kernels._accuracy import expect
 
-from .support import same_bits
+from .support import deep, same_bits
 
 SIZES = st.integers(0, 70)
 STEPS = st.sampled_from([1, 1, 2, 3, -1, -2])
@@ -40,8 +40,8 @@ def matrices(draw, rows, columns):
 
 
 @st.composite
-def problems(draw):
-    M, N, K = draw(SIZES), draw(SIZES), draw(SIZES)
+def problems(draw, name):
+    M, N, K = draw(SIZES), draw(SIZES), deep(name, draw(SIZES))
     A, B, C = draw(matrices(M, K)), draw(matrices(K, N)), draw(matrices(M, N))
     return A, B, C, draw(SCALARS), draw(SCALARS)
 
@@ -53,9 +53,9 @@ def problems(draw):
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-@given(problem=problems(), into_out=st.booleans())
-def test_any_product(variant, device, problem, into_out):
-    A, B, C, alpha, beta = problem
+@given(data=st.data(), into_out=st.booleans())
+def test_any_product(variant, device, data, into_out):
+    A, B, C, alpha, beta = data.draw(problems(variant.name))
     before = [values.copy() for values in (A, B, C)]
     out = np.full(C.shape, np.nan, np.float32) if into_out else None
     result = run(variant.name, A, B, C=C, alpha=alpha, beta=beta, out=out, device=device)
