@@ -7,14 +7,100 @@ With one multiprocessor, small products count as large.
 import numpy as np
 import pytest
 
-from sgemm_kernels import run
+from sgemm_kernels import _core, run
 from sgemm_kernels._accuracy import expect
 
-from .support import printed_by, printed_over_fake_cuda, same_bits, uniform
+from .support import MULTIPROCESSORS, printed_by, printed_over_fake_cuda, same_bits, uniform
 
-SETTING = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
+SETTING = MULTIPROCESSORS
 ON_TENSOR_CORES = "waves"
 LARGE = (256, 256, 512)  # large for one multiprocessor
+
+
+FAMILIES = [
+    ("direct", 132, 1, (5, 3, 3), "CC CF FC FF"),
+    ("direct", 132, 70, (9, 9, 9), "CC CF FC FF"),
+    ("gemv_by_rows", 132, 1, (2, 300, 999), "CC FC"),
+    ("gemv_by_rows", 1, 1, (300, 1, 300), "FC FF"),
+    ("gemv_by_columns", 132, 1, (4, 4, 5000), "CF"),
+    ("gemv_by_columns", 132, 1, (1, 300, 300), "CF FF"),
+    ("gemv_unaligned_columns", 132, 1, (8, 300, 999), "CF FF"),
+    ("split_product", 132, 1, (200, 200, 513), "CC CF FC FF"),
+    ("split_product", 132, 1, (129, 131, 100), "CC CF FC FF"),
+    ("split_product", 4, 1, (33, 33, 333), "CC CF FC FF"),
+    ("tiled", 4, 1, (129, 131, 100), "CC CF FC FF"),
+    ("tiled", 1, 1, (257, 130, 123), "CC CF FC FF"),
+    ("tiled", 4, 7, (90, 70, 60), "CC CF FC FF"),
+    ("tma", 1, 1, (128, 256, 3000), "CC FC"),
+    ("small_batch", 132, 500, (12, 40, 16), "CC CF FC FF"),
+    ("packed_batch", 132, 900, (10, 7, 5), "CC"),
+]
+"""A kernel of a plan, and products for which `simt` chooses it: multiprocessors, batch, shape, and
+layouts of A and B."""
+
+
+def in_layout(matrices, layout):
+    """A copy of the matrices whose rows, or for F columns, are contiguous."""
+    return np.ascontiguousarray(matrices.mT).mT if layout == "F" else np.ascontiguousarray(matrices)
+
+
+def launched_by(name, A, B, **options):
+    """The result on the CPU device, and the names of the launched kernels."""
+    _core._launched(True)
+    try:
+        result = run(name, A, B, device="cpu", **options)
+    finally:
+        launched = _core._launched(False)
+    return result, launched
+
+
+@pytest.mark.parametrize(("kernel", "multiprocessors", "count", "shape", "layouts"), FAMILIES)
+def test_each_kernel_of_a_plan(monkeypatch, rng, kernel, multiprocessors, count, shape, layouts):
+    monkeypatch.setenv(SETTING, str(multiprocessors))
+    M, N, K = shape
+    batch = () if count == 1 else (count,)
+    A, B, C = (uniform(rng, *batch, *sizes) for sizes in ((M, K), (K, N), (M, N)))
+    for factors in ({"alpha": 1.0, "beta": 0.0}, {"alpha": -0.7, "beta": 0.3}):
+        expected = expect(A, B, C=C, **factors)
+        for of_A, of_B in layouts.split():
+            a, b = in_layout(A, of_A), in_layout(B, of_B)
+            result, launched = launched_by("simt", a, b, C=C, **factors)
+            assert launched == {kernel}, (of_A, of_B)
+            assert expected.worst_share(result) <= 1, (of_A, of_B, factors)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "shape", "layouts"),
+    [
+        ("waves", (257, 130, 1023), "CC CF FC FF"),
+        ("waves", (8, 300, 999), "CC"),
+        ("fused", (256, 256, 512), "CC CF FC FF"),
+        ("fused", (64, 64, 1024), "CC"),
+    ],
+)
+def test_each_rung_on_tensor_cores(monkeypatch, rng, kernel, shape, layouts):
+    monkeypatch.setenv(SETTING, "1")
+    M, N, K = shape
+    A, B, C = (uniform(rng, *sizes) for sizes in ((M, K), (K, N), (M, N)))
+    expected = expect(A, B, C=C, alpha=-0.7, beta=0.3)
+    for of_A, of_B in layouts.split():
+        a, b = in_layout(A, of_A), in_layout(B, of_B)
+        result, launched = launched_by("auto", a, b, C=C, alpha=-0.7, beta=0.3)
+        assert kernel in launched, (of_A, of_B)
+        assert expected.worst_share(result) <= 1, (of_A, of_B)
+
+
+@pytest.mark.parametrize("name", ["simt", "auto"])
+@pytest.mark.parametrize(
+    ("kernel", "shape"),
+    [("coalesced", (37, 45, 70)), ("tile2d", (37, 45, 300)), ("tile2d", (129, 131, 20))],
+)
+def test_the_cpu_device_runs_a_rung_unless_it_models_a_gpu(monkeypatch, rng, name, kernel, shape):
+    monkeypatch.delenv(SETTING, raising=False)
+    M, N, K = shape
+    result, launched = launched_by(name, A := uniform(rng, M, K), B := uniform(rng, K, N))
+    assert launched == {kernel}
+    assert same_bits(result, run(kernel, A, B, device="cpu"))
 
 
 def choice(monkeypatch, A, B, multiprocessors):
@@ -33,8 +119,8 @@ def choice(monkeypatch, A, B, multiprocessors):
         (LARGE, "132", "simt"),
         ((256, 256, 256), "1", ON_TENSOR_CORES),
         ((32, 32, 512), "1", "simt"),
-        ((1, 3000, 3000), "132", "simt"),
-        ((3000, 1, 3000), "132", "simt"),
+        ((1, 1500, 1500), "132", "simt"),
+        ((1500, 1, 1500), "132", "simt"),
     ],
 )
 def test_tensor_cores_where_they_take_less_time(monkeypatch, rng, shape, multiprocessors, chosen):

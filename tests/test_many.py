@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 import sgemm_kernels
-from sgemm_kernels import run, run_many
+from sgemm_kernels import _core, run, run_many
 from sgemm_kernels._accuracy import expect
 
 from .support import LAYOUTS, same_bits, uniform
 
 SETTING = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
 RAGGED = [(1, 1, 1), (0, 5, 3), (4, 0, 3), (7, 5, 0), (130, 65, 70), (3, 300, 41), (300, 3, 129)]
+RAGGED += [(40, 35, 300)]  # on tensor cores in all their rungs
 
 
 def lists(rng, shapes):
@@ -71,6 +72,7 @@ def test_plans_of_a_gpu(like_gpu, rng, name, multiprocessors):
     """Random shapes, layouts and factors: all configurations, and products that are launched
     singly."""
     like_gpu(multiprocessors)
+    _core._launched(True)
     for trial in range(8):
         count, most = (60, 40) if trial % 2 else (9, 300)
         shapes = [tuple(rng.integers(0, most, 3)) for _ in range(count)]
@@ -83,6 +85,7 @@ def test_plans_of_a_gpu(like_gpu, rng, name, multiprocessors):
         assert worst_share(results, As, Bs, Cs, **factors) <= 1, trial
         again = run_many(name, As, Bs, Cs, device="cpu", **factors)
         assert all_same_bits(results, again), trial
+    assert "grouped" in _core._launched(False)
 
 
 @pytest.mark.parametrize(("M", "N", "layout"), [(64, 64, "C"), (128, 128, "F")])

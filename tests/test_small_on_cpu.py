@@ -11,53 +11,65 @@ from .support import printed_by, same_bits, uniform
 NO_THREADS = """
     import resource
     import numpy as np
-    from sgemm_kernels import run
+    from sgemm_kernels import _core, run
+    from tests.support import deep
 
-    def product(size):
-        A = np.ones((size, size), np.float32)
+    def product(name, M, K):
+        A, B = np.ones((M, K), np.float32), np.ones((K, M), np.float32)
         try:
-            return bool((run({name!r}, A, A, device="cpu") == size).all())
+            return bool((run(name, A, B, device="cpu") == K).all())
         except MemoryError:
             return "no thread"
 
-    warm = product(1), product(40)
+    NAMES = {names!r}
+    for name in NAMES:
+        warm = product(name, 1, 1), product(name, 12, deep(name, 40))
+        assert warm == (True, True), name
     mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (mapped + (2 << 20),) * 2)
-    print(*warm, product(1), product(40), product(150))
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + (4 << 20),) * 2)
+    _core._launched(True)
+    for name in NAMES:
+        found = product(name, 1, 1), product(name, 12, deep(name, 40)), product(name, 150, 150)
+        assert found == (True, True, "no thread"), (name, found)
+        print(name in _core._launched(True) or name)
 """
 
 
-def test_starts_no_thread(variant, device):
+def test_starts_no_thread(device, variants_on):
     if device != "cpu":
         pytest.skip("GPUs start none")
     printed = printed_by(
-        NO_THREADS.format(name=variant.name),
+        NO_THREADS.format(names=variants_on[device]),
         GLIBC_TUNABLES="glibc.pthread.stack_cache_size=0",
         OPENBLAS_NUM_THREADS="1",
     )
-    assert printed == "True True True True no thread"
+    assert set(printed.split()) == {"True", "simt", "auto"}
 
 
-def test_a_caller_may_have_a_small_stack(variant, device):
+def test_a_caller_may_have_a_small_stack(device, variants_on):
     code = f"""
         import threading
         import numpy as np
         from sgemm_kernels import run
+        from tests.support import deep
 
-        A, right = np.ones((40, 40), np.float32), []
+        right = []
 
-        def call():
-            right.append((run({variant.name!r}, A, A, device={device!r}) == 40).all())
+        def call(name):
+            K = deep(name, 40)
+            A, B = np.ones((40, K), np.float32), np.ones((K, 40), np.float32)
+            right.append((run(name, A, B, device={device!r}) == K).all())
 
         threading.stack_size(256 << 10)
-        threads = [threading.Thread(target=call) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        for name in {variants_on[device]!r}:
+            threads = [threading.Thread(target=call, args=(name,)) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
         print(sum(right))
     """
-    assert printed_by(code) == "4"
+    assert printed_by(code) == str(4 * len(variants_on[device]))
 
 
 def test_the_callers_rounding_is_neither_used_nor_changed():

@@ -10,7 +10,7 @@ import pytest
 
 from sgemm_kernels import run
 
-from .support import printed_by, printed_over_fake_cuda, python, same_bits, uniform
+from .support import deep, printed_by, printed_over_fake_cuda, python, same_bits, uniform
 
 
 def test_eight_threads_of_sixty_calls(device, variants_on, rng):
@@ -18,9 +18,10 @@ def test_eight_threads_of_sixty_calls(device, variants_on, rng):
     names = [name for name in variants_on[device] if name != "cublas"]
     problems = []
     for index in range(60):
+        name = names[index % len(names)]
         M, N, K = rng.integers(1, 140, 3)
-        A, B = uniform(rng, M, K), uniform(rng, K, N)
-        problems.append((names[index % len(names)], A, B))
+        A, B = uniform(rng, M, deep(name, K)), uniform(rng, deep(name, K), N)
+        problems.append((name, A, B))
     expected = [run(*problem, device=device) for problem in problems]
     start = threading.Barrier(8)
 
