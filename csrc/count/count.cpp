@@ -83,6 +83,7 @@ struct Counter {
     Counts *counts;
     Status status = status_ok();
     Sgemm block;
+    Matrix results;           /* block.C, or what replaces it (name_operand) */
     std::deque<Array> arrays; /* a deque, since elements must not move when one is added */
     uintptr_t shared_begin = UINTPTR_MAX, shared_end = 0; /* range of all shared arrays */
     std::map<std::tuple<uintptr_t, uintptr_t, const Array *>, Site> sites;
@@ -309,12 +310,14 @@ void fail(const Status &status)
 /* Records which thread stored these bytes of C, of a batch's first C. */
 void note_owner(int64_t offset, int bytes, int thread)
 {
-    const Matrix &C = counter->block.C;
+    const Matrix &C = counter->results;
+    const bool by_columns = C.col_stride != 1;
+    const int64_t ld = by_columns ? C.col_stride : C.row_stride;
     for (int64_t element = offset / 4; element < (offset + bytes) / 4; ++element) {
-        const int64_t row = element / C.row_stride;
-        if (row < C.rows) {
-            counter->counts->owners[row * C.cols + element % C.row_stride] =
-                static_cast<int16_t>(thread);
+        const int64_t line = element / ld, place = element % ld;
+        const int64_t row = by_columns ? place : line, col = by_columns ? line : place;
+        if (row < C.rows && col < C.cols) {
+            counter->counts->owners[row * C.cols + col] = static_cast<int16_t>(thread);
         }
     }
 }
@@ -351,7 +354,7 @@ void note_of_lane(int lane, const void *pointer, int bytes, bool store, const vo
         } else {
             const auto offset = static_cast<int64_t>(address - array->begin);
             site->offsets[lane].push_back({offset});
-            if (store && address_of(counter->block.C) == array->begin) {
+            if (store && address_of(counter->results) == array->begin) {
                 note_owner(offset, bytes, thread);
             }
         }
@@ -437,6 +440,21 @@ void name_scratch(const void *first, size_t bytes, bool)
         counter->arrays.push_front({begin, begin + bytes, "scratch", row_of_scratch, false});
     } catch (const std::bad_alloc &) {
         fail(out_of_memory());
+    }
+}
+
+void name_operand(const char *name, const Matrix &X, size_t bytes)
+{
+    const auto begin = reinterpret_cast<uintptr_t>(X.data);
+    const int64_t ld = X.col_stride == 1 ? X.row_stride : X.col_stride;
+    for (Array &known : counter->arrays) {
+        if (!known.shared && strcmp(known.name, name) == 0) {
+            known = {begin, begin + bytes, name, ld * static_cast<int64_t>(sizeof(float)), false};
+        }
+    }
+    if (strcmp(name, "C") == 0) {
+        const Matrix &C = counter->block.C;
+        counter->results = {X.data, C.rows, C.cols, X.row_stride, X.col_stride};
     }
 }
 
@@ -641,6 +659,7 @@ Status count_launches(const Variant *variant, const Sgemm &block, const size_t (
         Counter fresh;
         fresh.counts = counts;
         fresh.block = block;
+        fresh.results = block.C;
         fresh.arrays = {array_of("A", block.A, bytes[0]), array_of("B", block.B, bytes[1]),
                         array_of("C", block.C, bytes[2])};
         for (const SharedArray *array = __start_sgemm_shared_arrays;

@@ -30,6 +30,9 @@ void name_array(const char *name, const void *first, size_t bytes);
 /* Registers the memory that passes data from one kernel to the next. */
 void name_scratch(const void *first, size_t bytes, bool zeros);
 
+/* Another matrix replaces A, B or C for a launch: that is what the kernel accesses. */
+void name_operand(const char *name, const Matrix &X, size_t bytes);
+
 /* Called before and after an asynchronous copy by a thread: its load and its store are both
  * accesses. */
 void count_copy(bool begins);

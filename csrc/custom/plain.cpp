@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <initializer_list>
 
@@ -17,6 +18,7 @@ extern "C" const OwnGpu *own_gpu_of_library(void); /* library.cpp */
 #endif
 #ifdef SGEMM_COUNTED
 void name_scratch(const void *first, size_t bytes, bool zeros);
+void name_operand(const char *name, const Matrix &X, size_t bytes);
 #endif
 
 bool plain_pads = true;
@@ -165,13 +167,33 @@ Status fill(const Operand &X, const Launch *where)
 } // namespace
 
 #if defined(SGEMM_COUNTED) && !defined(SGEMM_WATCHED)
-/* A trace runs the blocks of the first tile, on operands with the rows of the whole product. */
+/* Memory for a whole operand instead of the one that the trace has. Only pages that the kernel
+ * touches take memory. */
+static Status replace(int index, int64_t rows, int64_t cols, bool transposed, float **data,
+                      size_t *bytes)
+{
+    const size_t size = static_cast<size_t>(rows * cols) * sizeof(float);
+    void *const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        return status_error(STATUS_OUT_OF_MEMORY, "no memory for %.3f GB",
+                            static_cast<double>(size) / 1e9);
+    }
+    *data = static_cast<float *>(memory);
+    *bytes = size;
+    const Matrix X = {*data, rows, cols, transposed ? 1 : cols, transposed ? rows : 1};
+    const char *const names[3] = {"A", "B", "C"};
+    name_operand(names[index], X, size);
+    return status_ok();
+}
+
+/* A trace runs the blocks of the first tile. */
 static Status count(const PlainFacts &facts, PlainStart *start, const Sgemm &p, const Launch *where)
 {
-    const int64_t M = p.C.rows, N = p.C.row_stride, K = p.A.cols;
-    const bool fits = p.A.row_stride == K && M % facts.multiple_of[0] == 0 &&
-                      N % facts.multiple_of[1] == 0 && K % facts.multiple_of[2] == 0 &&
-                      (!facts.square || N == K);
+    const int64_t N = p.C.row_stride, K = p.A.cols;
+    const int64_t M = facts.square ? N : up_to_multiple(p.C.rows, facts.multiple_of[0]);
+    const bool fits = p.A.row_stride == K && N % facts.multiple_of[1] == 0 &&
+                      K % facts.multiple_of[2] == 0 && (!facts.square || N == K);
     if (!fits) {
         return status_error(STATUS_UNSUPPORTED,
                             "a plain kernel is traced on row-major operands as they lie: choose N "
@@ -181,26 +203,24 @@ static Status count(const PlainFacts &facts, PlainStart *start, const Sgemm &p, 
                                 ? ", and sizes that multiple_of allows"
                                 : "");
     }
+    const int64_t sizes[3][2] = {{M, K}, {K, N}, {M, N}};
     float *data[3] = {p.A.data, p.B.data, p.C.data};
-    void *memory[3] = {};
-    const Matrix given[3] = {p.A, p.B, p.C};
+    size_t bytes[3] = {};
     Status status = status_ok();
     for (int index = 0; index < 3 && status.code == STATUS_OK; ++index) {
-        if (facts.transposed[index]) {
-            Operand X = {transposed(given[index]), {}, nullptr, false};
-            status = place(&X, X.given.rows, X.given.cols, true, where);
-            memory[index] = X.memory;
-            data[index] = X.used.data;
+        // The operands of the trace have the rows of the first tile, those of B excepted.
+        if (facts.transposed[index] || (index != 1 && M != p.C.rows)) {
+            status = replace(index, sizes[index][0], sizes[index][1], facts.transposed[index],
+                             &data[index], &bytes[index]);
         }
     }
     if (status.code == STATUS_OK) {
-        const PlainProblem whole = {
-            facts.square ? N : M, N, K, p.alpha, p.beta, data[0], data[1], data[2]};
+        const PlainProblem whole = {M, N, K, p.alpha, p.beta, data[0], data[1], data[2]};
         status = start(&whole, where);
     }
-    for (void *each : memory) {
-        if (each) {
-            give(each, where);
+    for (int index = 0; index < 3; ++index) {
+        if (bytes[index]) {
+            munmap(data[index], bytes[index]);
         }
     }
     return status;

@@ -34,8 +34,10 @@ START_S = 30.0
 class ChildError(DeviceError):
     """The child process ended or was killed; ``doing`` is what it was computing."""
 
-    def __init__(self, message: str, doing: str = "") -> None:
-        super().__init__(message)
+    def __init__(self, what: str, advice: str = "", doing: str = "") -> None:
+        super().__init__(": ".join(filter(None, (what, advice))))
+        self.what = what
+        """The message without its advice."""
         self.doing = doing
 
 
@@ -85,7 +87,9 @@ class Child:
                 del call  # it holds copies of all operands
                 kind, value, warned = self._answer(limit_s)
             except (EOFError, OSError):
-                raise ChildError(self._how_it_ended(), self._doing) from None
+                raise ChildError(
+                    self._how_it_ended(), "k.sanitize() says where it went wrong", self._doing
+                ) from None
             except BaseException:
                 self.end()
                 raise
@@ -137,7 +141,8 @@ class Child:
                         raise KeyboardInterrupt
                     raise EndlessError(
                         f"{self.name} was still computing {self._doing or 'something'} after "
-                        f"{limit:g} s, and was ended: k.sanitize() says where it stays",
+                        f"{limit:g} s, and was ended",
+                        "k.sanitize() says where it stays",
                         self._doing,
                     )
                 answer = self._pipe.recv()
@@ -172,9 +177,7 @@ class Child:
                 how = signal.Signals(-code).name
         doing = f" while computing {self._doing}" if self._doing else ""
         self.end()
-        return (
-            f"{self.name} ended its process{doing} ({how}): k.sanitize() says where it went wrong"
-        )
+        return f"{self.name} ended its process{doing} ({how})"
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -29,7 +29,7 @@ def finding_of(error: Exception, source: Source, seconds: float) -> Finding:
     if isinstance(error, EndlessError):
         return Finding("endless", f"{error.doing or 'it'} was not done after {seconds:g} s")
     if isinstance(error, ChildError):
-        return Finding("ended its process", str(error))
+        return Finding("ended its process", error.what)
     if isinstance(error, CompileError):
         place = re.search(rf"(?<!\w){re.escape(source.file)}[:(](\d+)", str(error))
         line = None if place is None else int(place[1])

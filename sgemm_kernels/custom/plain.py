@@ -4,6 +4,7 @@ The parameters are recognised by their names and types. A generated launcher cal
 (csrc/custom/plain.h); it packs operands that are not row-major first.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -136,6 +137,14 @@ class Plain:
             return side, side, side
         return M, N, K
 
+    def in_float4s(self, M: int, N: int, K: int) -> tuple[int, int, int]:
+        """The sizes, rounded up to multiples of four that the kernel computes as they are."""
+        M, N, K = (
+            -(-n // math.lcm(of, 4)) * math.lcm(of, 4)
+            for n, of in zip((M, N, K), self.multiple_of, strict=True)
+        )
+        return self.fitting(M, N, K)
+
     def refuse_zero(self) -> None:
         """Raises ExpressionError if a component of the grid or the block is not positive."""
         for what, parts, most in (("grid", self.grid, 0), ("block", self.block, 1024)):
@@ -172,6 +181,8 @@ def analysed(
     block = expressions.expressions("block", launch.block, names, 3)
     shared = expressions.expression("shared", launch.shared, names)
     multiple = _constants("multiple_of", launch.multiple_of, names) or (1, 1, 1)
+    if square:
+        multiple = (math.lcm(*multiple),) * 3
     tile = _constants("tile", launch.tile, names) or _tile(grid, multiple, square, constants)
     output = next(p.name for p in parameters if p.role[:1] == "C")
     beta = next((parameter.name for parameter in parameters if parameter.role == "beta"), "")

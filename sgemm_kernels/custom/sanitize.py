@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from .._core import Error
 from ..explaining.trace import trace
 from .cases import DEEP, FRACTIONS, NAN_IN_C, SPECIAL, Case, Tile, falls_back, plain_cases
 from .check import message_finding
@@ -416,10 +417,14 @@ def slow_accesses(own: Any, tile: Tile, seconds: float) -> list[Finding]:
         return []
     M, N, K = 2 * tile.BM, 2 * tile.BN, 4 * tile.BK
     if own.plain is not None:
-        M, N, K = own.plain.fitting(*(-(-size // 4) * 4 for size in (M, N, K)))
+        M, N, K = own.plain.in_float4s(M, N, K)
     begin(f"a trace of a product of M, N, K = {M}, {N}, {K}", seconds)
-    traced = trace(own, M, N, K)
-    begin("", None)
+    try:
+        traced = trace(own, M, N, K)
+    except Error as error:  # for example more accesses than a trace has
+        return [Finding("not traced", str(error), harmless=True)]
+    finally:
+        begin("", None)
     findings = []
     for access in traced.accesses:
         taken = access.sectors if access.wavefronts is None else access.wavefronts
