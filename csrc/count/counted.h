@@ -9,9 +9,10 @@
 #define SGEMM_COUNT_COUNTED_H
 
 /* Static storage suffices, since only one block is counted at a time. The section name lets
- * build_backend/counting.py find each array. */
+ * build_backend/counting.py find each array. It is `used`: otherwise the compiler drops an array
+ * that is only written, and its size is not counted. */
 #undef __shared__
-#define __shared__ static __attribute__((section(".bss.sgemm_counted_shared")))
+#define __shared__ static __attribute__((used, section(".bss.sgemm_counted_shared")))
 
 /* Helpers are not inlined, so that an access in one is attributed to the kernel line that called
  * it. */

@@ -45,6 +45,9 @@ extern __thread uint3 threadIdx, blockIdx;
 #define __launch_bounds__(...)
 #define __grid_constant__
 
+/* Fails if the block has more threads than this line of a custom kernel allows. */
+void grid_check_bounds(int most, int line);
+
 /* Asynchronous work completes late (late.h) in checking builds. ThreadSanitizer's is an exception:
  * it would attribute the bookkeeping to the kernel's threads. */
 #if defined(SGEMM_CHECKED) && !defined(SGEMM_TSAN)

@@ -28,6 +28,7 @@ from .._version import __version__
 from . import plain_launcher, plain_text
 from .annotate_assembly import annotate
 from .child_process import run_limited
+from .launch_bounds import with_bounds
 from .plain import Plain, PlainLaunch, analysed
 
 # The CPU device's code for whole products, which no kernel needs.
@@ -98,12 +99,13 @@ class Source:
         return analysed(self.whole(), self.file, self.launch, defines)
 
     def whole(self) -> str:
-        """A plain kernel's text with its included files and its defines."""
+        """The text with its own included files and its defines."""
         text, _ = plain_text.with_constants(self.text, self.defines)
         own = self.folders[:-1]
         included = {
             path: plain_text.with_constants(inner, self.defines)[0]
             for path, inner in self.included.items()
+            if path.parent != headers() / "ladder"
         }
         return plain_text.flattened(text, self.file, own, included)
 
@@ -112,14 +114,14 @@ class Source:
         and includes the others. Raises CompileError."""
         plain = self.plain
         if plain is None:
-            return {self.file: self.text}
+            return {self.file: with_bounds(self.text) if compiler == "c++" else self.text}
         device = plain_text.device_code(self.whole())
         if compiler == "nvrtc":
             return {self.file: plain_launcher.for_nvrtc(device, self.file)}
         if compiler == "c++":
             try:
                 launcher = plain_launcher.for_cpu(plain, device, self.file)
-                device = plain_text.for_cpu(device, self.file)
+                device = plain_text.for_cpu(with_bounds(device), self.file)
             except plain_text.UnsupportedCodeError as error:
                 raise CompileError(f"{self.file} does not compile:\n{error}") from None
         else:
@@ -246,10 +248,10 @@ def run_build() -> Build:
     if os.uname().machine == "x86_64" and devices()[-1].fused_multiply_add:
         fused = ("-mfma", "-mavx2")
     patterned = _accepted("-ftrivial-auto-var-init=pattern")
-    # nvcc rejects `throw` in a kernel, and so do all builds.
+    # nvcc rejects `throw` and arrays of variable length in a kernel, and so do all builds.
     # An index that overflows wraps around, as on a GPU.
     kernel = ("-O2", "-fwrapv", "-ffp-contract=off", "-fno-exceptions", *fused, *patterned)
-    kernel = (*kernel, "-DSGEMM_OWN=1", *_WARNINGS)
+    kernel = (*kernel, "-Werror=vla", "-DSGEMM_OWN=1", *_WARNINGS)
     # The linker puts the kernel's code between these two, so that a signal handler can tell whether
     # a thread is in it (cpu/runaway.cpp).
     around = ("custom/kernel_begins.cpp", "custom/kernel_ends.cpp")
@@ -290,7 +292,7 @@ def _device() -> tuple[str, ...]:
     """The CPU device's sources that a custom kernel needs, below the headers' root."""
     names = sorted(path.name for path in (headers() / "cpu").glob("*.cpp"))
     cpu = tuple(f"cpu/{name}" for name in names if name not in _NOT_LINKED)
-    return (*cpu, "core/threads.c", "core/status.c")
+    return (*cpu, "custom/launch_bounds.cpp", "core/threads.c", "core/status.c")
 
 
 def library(source: Source, build: Build) -> tuple[Path, str]:
@@ -445,6 +447,8 @@ def _compile_kernel(
     )
     if done.returncode:
         hint = "" if source.launch is None else plain_text.hint(source.whole(), said)
+        if "variable length array" in said:
+            hint = "\nCUDA has no arrays of variable length: the size of an array is a constant"
         raise CompileError(f"{source.file} does not compile:\n{_shortened(said)}{hint}")
     return said
 

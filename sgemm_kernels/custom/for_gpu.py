@@ -3,16 +3,21 @@
 import re
 from typing import Any
 
+from . import plain_text
 from .cases import falls_back
 from .compiler import CompileError, NoCompilerError, Source
 from .diagnosis import Finding
+from .expressions import constants_of
+from .host_code import host_uses
 from .nvrtc import BeyondNvrtcError, compile_log
+from .plain import static_bytes
 
 _CAPABILITY = 90
 _FUNCTION = re.compile(
     r"Function properties for (\S+)\n"
     r".*?(\d+) bytes spill stores, (\d+) bytes spill loads(?:\n.*Used (\d+) registers)?"
 )
+_TUNABLE = re.compile(r"\bTUNABLE\(\s*\w+\s*,((?:[^()]|\([^()]*\))*)\)")
 _STATIC_MOST = 48 * 1024
 """Bytes of static shared memory per block on every GPU."""
 _MOST = 227 * 1024
@@ -20,9 +25,12 @@ _MOST = 227 * 1024
 
 
 def findings(own: Any) -> list[Finding]:
-    """Runs in a child process. Finds what NVRTC refuses, and register spills of each kernel;
-    nothing without NVRTC, or if NVRTC lacks a header."""
+    """Runs in a child process. Finds host code in device code, what NVRTC refuses, and register
+    spills of each kernel. The last two need NVRTC, and that it has all headers."""
     source: Source = own.made_of
+    uses = host_uses(source.whole(), source.file)
+    if uses:
+        return [Finding("does not compile", use.text, use.file, use.line) for use in uses]
     try:
         log = compile_log(source, own.symbol, _CAPABILITY, own.variant.architecture_specific)
     except (NoCompilerError, BeyondNvrtcError):
@@ -62,17 +70,35 @@ def plain_name(mangled: str) -> str:
     return name
 
 
-def too_much_shared(static_bytes: int, all_bytes: int, source: Source) -> list[Finding]:
-    """Whether no GPU has so much shared memory for a block."""
-    if falls_back(source) or source.text.count("__global__") > 1:  # each has a part of the arrays
-        static_bytes = 0
-    if static_bytes > _STATIC_MOST:
-        text = f"static shared arrays of {static_bytes} bytes: a GPU allows {_STATIC_MOST} per "
+def _most_static(source: Source) -> int:
+    """The bytes of static shared arrays in the function that has most of them, as far as their
+    declarations tell."""
+    plain = source.plain
+    if plain is not None:
+        return plain.static_bytes
+    text = _TUNABLE.sub(r"(\1)", plain_text.masked(source.text))
+    names = constants_of(text, source.defines)
+    functions = plain_text.functions(source.text)
+    return max(static_bytes(function.body, names) for function in functions)
+
+
+def too_much_shared(static: int, all_bytes: int, source: Source) -> list[Finding]:
+    """Whether no GPU has so much shared memory for a block.
+
+    ``static`` are those of all kernels of the file.
+    """
+    code = plain_text.code_of(source.text)
+    if falls_back(source):
+        static = 0
+    elif len(plain_text.functions(source.text)) > 1:
+        static = _most_static(source)
+    if static > _STATIC_MOST:
+        text = f"static shared arrays of {static} bytes: a GPU allows {_STATIC_MOST} per "
         text += "block; dynamic shared memory may be larger"
     elif all_bytes > _MOST:
         text = f"{all_bytes} bytes of shared memory per block: an H100 has {_MOST}, older GPUs less"
     else:
         return []
-    found = re.search(r"__shared__" if static_bytes > _STATIC_MOST else r"KernelSpec", source.text)
-    line = None if found is None else source.text.count("\n", 0, found.start()) + 1
+    found = re.search(r"__shared__" if static > _STATIC_MOST else r"KernelSpec", code)
+    line = None if found is None else code.count("\n", 0, found.start()) + 1
     return [Finding("too much shared memory", text, file=source.file, line=line)]

@@ -19,7 +19,10 @@ _CALL_ARGUMENTS = re.compile(r"[\w\s,.:*+/()-]*>\s*")
 _SHARED = re.compile(
     r"(?<!extern )\b__shared__\s+(?:(?:__align__|alignas)\s*\([^()]*\)\s*)?([\w:]+)\s+([^;(]*);"
 )
-_SHARED_BYTES = {"float2": 8, "float4": 16, "double": 8, "int4": 16}
+_SHARED_BYTES = {"float2": 8, "float3": 12, "float4": 16, "int2": 8, "int4": 16, "double": 8}
+_SHARED_BYTES |= dict.fromkeys(("int64_t", "uint64_t", "size_t", "Mbarrier", "long"), 8)
+_SHARED_BYTES |= dict.fromkeys(("char", "int8_t", "uint8_t", "bool"), 1)
+_SHARED_BYTES |= dict.fromkeys(("half", "__half", "short", "int16_t", "uint16_t"), 2)
 _BK = ("BK", "BLOCK_K", "TILE_K", "bK", "kBK", "K_TILE", "BLOCK_SIZE_K", "TILEK", "TK", "KTILE")
 _MOST_TILE = 1024
 _NO_TILE = 16
@@ -204,7 +207,7 @@ def analysed(
         square,
         accumulates,
         uses_beta and not re.search(rf"\b{beta}\s*[=!]=", function.body),
-        _static_bytes(function.body, names),
+        static_bytes(function.body, names),
     )
     plain.refuse_zero()
     return plain
@@ -229,8 +232,8 @@ def _adds_atomically(function: Function, output: str) -> bool:
     return bool(re.search(rf"\batomicAdd\s*\([^;]*?\b{re.escape(output)}\b", function.body))
 
 
-def _static_bytes(body: str, names: Mapping[str, "int | str"]) -> int:
-    """The bytes of the arrays in shared memory whose sizes are constants."""
+def static_bytes(body: str, names: Mapping[str, "int | str"]) -> int:
+    """The bytes of a function's arrays in shared memory whose sizes are constants."""
     total = 0
     for declared in _SHARED.finditer(body):
         for part in split_at_commas(declared[2]):

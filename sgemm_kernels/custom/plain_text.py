@@ -75,7 +75,7 @@ class Function:
 
 
 @dataclass(frozen=True)
-class _Declaration:
+class Declaration:
     begin: int
     end: int
     head: str
@@ -155,19 +155,17 @@ def file_of(text: str, position: int, file: str) -> str:
     return names[-1] if names else file
 
 
-def _declarations(code: str) -> Iterator[_Declaration]:
+def declarations(code: str) -> Iterator[Declaration]:
     """The declarations of a masked text at file or namespace level."""
     begin = at = 0
     spaces: list[str] = []
     while at < len(code):
         letter = code[at]
         if letter == "(":
-            at = _after(code, at, "(", ")")
+            at = after(code, at, "(", ")")
             continue
         if letter == ";":
-            yield _Declaration(
-                begin, at + 1, code[begin:at], False, "::".join(filter(None, spaces))
-            )
+            yield Declaration(begin, at + 1, code[begin:at], False, "::".join(filter(None, spaces)))
             begin = at + 1
         elif letter == "}":
             if spaces:
@@ -181,10 +179,10 @@ def _declarations(code: str) -> Iterator[_Declaration]:
                 spaces.append(named[1] if named else "")
                 begin = at + 1
             else:
-                end = _after(code, at, "{", "}")
+                end = after(code, at, "{", "}")
                 if _is_function(stripped):
                     namespace = "::".join(filter(None, spaces))
-                    yield _Declaration(begin, end, head, True, namespace)
+                    yield Declaration(begin, end, head, True, namespace)
                     begin = end
                 at = end
                 continue
@@ -198,7 +196,7 @@ def _is_function(head: str) -> bool:
     return bare.rstrip().endswith(")") and not re.search(r"[^=!<>]=\s*$", head)
 
 
-def _after(code: str, at: int, opens: str, closes: str) -> int:
+def after(code: str, at: int, opens: str, closes: str) -> int:
     """The position after the bracket that closes the one at ``at``."""
     depth = 0
     for found in re.finditer(rf"[{re.escape(opens + closes)}]", code[at:]):
@@ -208,12 +206,12 @@ def _after(code: str, at: int, opens: str, closes: str) -> int:
     return len(code)
 
 
-def _code_of(text: str) -> str:
+def code_of(text: str) -> str:
     """The masked text without directives."""
     return _DIRECTIVE.sub(lambda found: _spaces(found[0]), masked(text))
 
 
-def _markers(text: str) -> "re.Pattern[str]":
+def markers(text: str) -> "re.Pattern[str]":
     """What marks device code: the qualifiers, and macros that expand to them."""
     macros = [
         found[1]
@@ -226,9 +224,9 @@ def _markers(text: str) -> "re.Pattern[str]":
 
 def functions(text: str) -> list[Function]:
     """The `__global__` functions that a flattened text defines."""
-    code = _code_of(text)
+    code = code_of(text)
     found = []
-    for each in _declarations(code):
+    for each in declarations(code):
         if each.is_function and re.search(r"\b__global__\b", each.head):
             head = each.head
             opens = _parameters_at(head)
@@ -236,7 +234,7 @@ def functions(text: str) -> list[Function]:
             if name is None:
                 continue
             template = re.match(r"\s*template\s*<(.*?)>\s*(?:static|extern|inline|__)", head, re.S)
-            closes = _after(head, opens, "(", ")")
+            closes = after(head, opens, "(", ")")
             full = f"{each.namespace}::{name[1]}" if each.namespace else name[1]
             place = each.begin + name.start(1)
             found.append(
@@ -261,15 +259,15 @@ def _parameters_at(head: str) -> int:
             head[:at],
         ):
             return at
-        at = _after(head, at, "(", ")")
+        at = after(head, at, "(", ")")
 
 
 def device_code(text: str) -> str:
     """A flattened text without host functions, host variables, and headers of the host."""
-    code = _code_of(text)
-    marker = _markers(text)
+    code = code_of(text)
+    marker = markers(text)
     gone: list[tuple[int, int]] = []
-    for each in _declarations(code):
+    for each in declarations(code):
         head = each.head.strip()
         if not head or marker.search(head):
             if re.match(r"template\s+(?!<)", head):  # an explicit instantiation
@@ -306,9 +304,9 @@ def _without(text: str, gone: Sequence[tuple[int, int]]) -> str:
 
 def host_functions(text: str) -> set[str]:
     """The names of the functions of a flattened text that only the host can call."""
-    code = _code_of(text)
-    marker = _markers(text)
-    heads = [each.head for each in _declarations(code) if each.is_function]
+    code = code_of(text)
+    marker = markers(text)
+    heads = [each.head for each in declarations(code) if each.is_function]
     heads = [head for head in heads if not re.search(rf"{marker.pattern}|\bconstexpr\b", head)]
     return {found[1] for head in heads if (found := re.search(r"(\w+)\s*\(", head))}
 

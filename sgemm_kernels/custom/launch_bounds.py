@@ -1,0 +1,29 @@
+"""Makes the CPU device refuse a block that has more threads than a kernel's __launch_bounds__."""
+
+import re
+
+from . import plain_text
+from .expressions import split_at_commas
+
+_BOUNDS = re.compile(r"\b__launch_bounds__\s*\(")
+
+
+def with_bounds(text: str) -> str:
+    """The text with a check at the beginning of each kernel that has __launch_bounds__.
+
+    The compiler computes the bound, since it may depend on the arguments of a template. The lines
+    stay the same.
+    """
+    code = plain_text.code_of(text)
+    parts, end = [], 0
+    for each in plain_text.declarations(code):
+        bounds = _BOUNDS.search(each.head)
+        if not each.is_function or bounds is None or "__global__" not in each.head:
+            continue
+        closes = plain_text.after(each.head, bounds.end() - 1, "(", ")") - 1
+        most = " ".join(split_at_commas(each.head[bounds.end() : closes])[0].split())
+        begin = each.begin + len(each.head) + 1
+        line = plain_text.line_of(text, each.begin + bounds.start())
+        parts += [text[end:begin], f" ::grid_check_bounds(static_cast<int>({most}), {line});"]
+        end = begin
+    return "".join([*parts, text[end:]])
