@@ -8,6 +8,7 @@ import sgemm_kernels as sk
 from sgemm_kernels.custom import for_gpu
 from sgemm_kernels.custom.compiler import Source
 from sgemm_kernels.custom.host_code import HostUse, host_uses
+from sgemm_kernels.custom.launch_bounds import with_bounds
 
 KERNEL = """\
 __global__ void mm(const float *A, const float *B, float *C, int M, int N, int K)
@@ -228,3 +229,27 @@ def test_static_arrays_of_each_kernel_have_at_most_48_kib(kernels, line):
     static = 64 * 1024 if any(kernels) else 0  # of all kernels, as the checking build measures
     found = for_gpu.too_much_shared(static, static, source)
     assert [finding.line for finding in found] == ([] if line is None else [line])
+
+
+def test_a_block_above_the_launch_bounds_is_refused(own_cache):
+    text = KERNEL.replace(
+        "__global__ void mm", "__global__ void\n__launch_bounds__(TILE * X, 2) mm"
+    )
+    text = f"const int TILE = 16;\ntemplate <int X>\n{text % 'C[row] = 0;'}"
+    launch = {"grid": "M*N", "block": "TILE * TILE"}
+    mine = sk.kernel(text, name="mine", function="mm<4>", **launch)
+    (finding, *_) = mine.check(device="cpu").findings
+    assert (finding.kind, finding.line) == ("launch failed", 4)
+    assert "the block has 256 threads, and __launch_bounds__ in line 4 allows 64" in finding.text
+    rung = sk.source("naive").replace("__launch_bounds__(BM *BN)", "__launch_bounds__(BM)")
+    (finding, *_) = sk.kernel(rung, name="mine").check(device="cpu").findings
+    assert "__launch_bounds__(BM)" in rung.splitlines()[finding.line - 1]
+
+
+def test_the_check_of_launch_bounds_leaves_the_lines():
+    for rung in sk.variants():
+        if rung.source is not None:
+            checked = with_bounds(rung.source)
+            assert checked.count("\n") == rung.source.count("\n")
+            kernels = rung.source.count(" __launch_bounds__(")
+            assert checked.count("::grid_check_bounds(") == kernels >= 1

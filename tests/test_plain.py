@@ -178,6 +178,38 @@ def test_accesses_are_counted_for_the_lines_of_the_file():
     assert {access.operand for access in accesses} == {"A", "B", "C", "smem"}
 
 
+SQUARE = """\
+__global__ void mm(const float *A, const float *B, float *C, int n)
+{
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n * n; i += gridDim.x * blockDim.x) {
+        const int row = i / n, col = i % n;
+        float sum = 0;
+        for (int k = 0; k < n; ++k) sum += A[row * n + k] * B[k * n + col];
+        C[TARGET] = sum;
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(("target", "role"), [("i", "C"), ("col * n + row", "C.T")])
+def test_a_trace_has_the_whole_operands(target, role):
+    """The first block computes results of the whole product, and not of the tile alone."""
+    text = SQUARE.replace("TARGET", target)
+    mine = sk.kernel(text, name="mine", grid=4, block=128, arguments={"C": role})
+    traced = sk.trace(mine, 48, 48, 48)
+    assert {access.operand for access in traced.accesses} == {"A", "B", "C"}
+    # It computes 128 of each 512 results.
+    results = 48 * 48 // 512 * 128 + min(48 * 48 % 512, 128)
+    assert sum(a.lanes for a in traced.accesses if a.operand == "C") == results
+    owners = np.frombuffer(traced.owners, np.int16).reshape(traced.rows, traced.cols)
+    number = np.arange(16)[:, None] * 48 + np.arange(16)
+    right = np.where(number % 512 < 128, number % 128, -1)
+    np.testing.assert_array_equal(owners, right)
+    # sanitize() traces sizes that its limits allow.
+    many = load("dynamic_smem", multiple_of=(6, 1, 10)).made_of.plain
+    assert many.in_float4s(16, 16, 64) == (24, 16, 80)
+
+
 def test_the_entry_describes_the_kernel():
     entry = load("blocktile2d").variant
     assert (entry.block_tile, entry.thread_tile) == ((32, 32, 32), (4, 4))
