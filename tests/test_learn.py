@@ -32,7 +32,8 @@ pytestmark = [pytest.mark.packaging, pytest.mark.usefixtures("own_cache")]
 
 SOLUTIONS = Path(__file__).parent / "levels"
 RIGHT = sorted(SOLUTIONS.glob("*/right/*.cu"))
-WRONG = sorted(SOLUTIONS.glob("*/wrong/*.cu"))
+TABLE = tomllib.loads((SOLUTIONS / "wrong.toml").read_text(encoding="utf-8"))
+WRONG = [(folder, entry) for folder, entries in TABLE.items() for entry in entries]
 LEVELS = pytest.mark.parametrize("level", levels(), ids=lambda level: level.folder)
 
 
@@ -42,6 +43,15 @@ def level_at(path):
 
 def named(path):
     return f"{path.parent.parent.name}-{path.stem}"
+
+
+def altered(level, entry):
+    """The text of an entry of wrong.toml."""
+    text = level.start if entry.get("base") == "start" else level.solution
+    for old, new in entry["changes"]:
+        assert text.count(old) == 1, (old, "does not occur once")
+        text = text.replace(old, new)
+    return text
 
 
 @pytest.fixture(scope="module")
@@ -68,21 +78,22 @@ def test_another_right_solution_passes(path, child):
     assert verdict.passed, Judgement(verdict, Progress())
 
 
-@pytest.mark.parametrize("path", WRONG, ids=named)
-def test_a_wrong_solution_fails_and_the_report_names_the_mistake(path, child):
-    text = path.read_text(encoding="utf-8")
-    first, _, _ = text.partition("\n")
-    verdict = judge(level_at(path), text, child=child)
+@pytest.mark.parametrize(
+    ("folder", "entry"), WRONG, ids=[f"{folder}-{entry['name']}" for folder, entry in WRONG]
+)
+def test_a_wrong_solution_fails_and_the_report_names_the_mistake(folder, entry, child):
+    level = level_of(folder)
+    verdict = judge(level, altered(level, entry), child=child)
     assert not verdict.passed
     said = "\n".join(map(str, verdict.findings))
-    for words in first.removeprefix("// says: ").split("; "):
+    for words in entry["says"].split("; "):
         assert any(word in said for word in words.split("|")), said
 
 
 @LEVELS
 def test_a_level_is_complete(level):
-    wrong = [path for path in WRONG if level_at(path) == level]
-    assert len(wrong) >= 5
+    wrong = [altered(level, entry) for entry in TABLE[level.folder]]
+    assert len({*wrong, level.solution}) == len(wrong) + 1 > 5
     assert any(level_at(path) == level for path in RIGHT)
     assert len(level.hints) == 4
     assert level.start != level.solution
