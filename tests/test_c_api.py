@@ -51,6 +51,7 @@ class Status(ctypes.Structure):
 
 
 _matrix = ctypes.POINTER(Matrix)
+_with_stride = (_matrix, ctypes.c_int64)
 _pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer_of.restype = ctypes.c_void_p
 _pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
@@ -60,6 +61,15 @@ multiply = ctypes.CFUNCTYPE(
     *(ctypes.c_float, _matrix, _matrix),
     ctypes.POINTER(Status),
 )(_pointer_of(_core._c_multiply, b"sgemm_kernels.multiply"))
+
+
+multiply_batched = core.sgemm_kernels_multiply_batched
+multiply_batched.argtypes = (
+    *(ctypes.c_char_p, ctypes.POINTER(Place), ctypes.c_int64),
+    *(ctypes.c_float, *_with_stride, *_with_stride),
+    *(ctypes.c_float, *_with_stride, *_with_stride),
+    ctypes.POINTER(Status),
+)
 
 
 def described(array, address=None):
@@ -86,6 +96,19 @@ def status_of(
 def call(variant, A, B, out, **options):
     """The same. Returns the message, "" for success."""
     return status_of(variant, A, B, out, **options).message.decode()
+
+
+def batched(count, A, B, out, strides, *, C=None, beta=0.0):
+    """Calls sgemm_kernels_multiply_batched. Returns the message, "" for success."""
+    status = Status(-1, -1, b"?")
+    of_A, of_B, of_C, of_out = strides
+    code = multiply_batched(
+        *(b"vec4", Place(ON_CPU, HOST, None), count),
+        *(1, described(A), of_A, described(B), of_B),
+        *(beta, None if C is None else described(C), of_C, described(out), of_out, status),
+    )
+    assert code == status.code
+    return status.message.decode()
 
 
 def unfilled(rows, cols):
@@ -172,6 +195,52 @@ def test_refused_calls(operands, changes, message):
     assert message in call(**{**arguments, **changes})
 
 
+HUGE_STRIDES = (1 << 62, (1 << 60) + 4, 1 << 55, -(1 << 54), (1 << 63) - 1, -(1 << 63))
+
+
+@pytest.mark.parametrize("name", ["A", "B", "C", "out"])
+@pytest.mark.parametrize("axis", ["row_stride", "col_stride"])
+def test_strides_beyond_any_memory_are_refused(operands, name, axis):
+    matrices = dict(zip("ABC", map(described, operands), strict=True))
+    matrices["out"] = described(unfilled(M, N))
+    for stride in HUGE_STRIDES:
+        setattr(matrices[name], axis, stride)
+        message = call("vec4", **matrices, beta=1)
+        assert message.startswith(f"{name} is ({matrices[name].rows}, {matrices[name].cols}) with")
+        assert str(stride) in message
+
+
+@pytest.mark.parametrize("stride", HUGE_STRIDES)
+def test_a_stride_along_one_element_is_never_used(operands, stride):
+    A, B, C = operands
+    expected = run("vec4", A[:, :1], B[:1, :1], C=C[:, :1], beta=2, device="cpu")
+    out = unfilled(M, 1)
+    there = {
+        "A": Matrix(A[:, :1].copy().ctypes.data, M, 1, 1, stride),
+        "B": Matrix(B.ctypes.data, 1, 1, stride, stride),
+        "C": Matrix(C.ctypes.data, M, 1, N, stride),
+        "out": Matrix(out.ctypes.data, M, 1, 1, stride),
+    }
+    kept = A[:, :1].copy()
+    there["A"].data = kept.ctypes.data
+    assert call("vec4", **there, beta=2) == ""
+    assert same_bits(out, expected)
+
+
+def test_the_strides_of_a_batch_beyond_any_memory_are_refused(operands):
+    A, B, _ = operands
+    for stride in HUGE_STRIDES:
+        for at in range(4):
+            strides = [0, 0, 0, M * N]
+            strides[at] = stride
+            message = batched(3, A, B, unfilled(3 * M, N)[:M], strides, C=unfilled(M, N), beta=1)
+            assert f"{('A', 'B', 'C', 'out')[at]} is (" in message
+            assert f"and the batch's stride {stride}" in message
+        out = unfilled(M, N)
+        assert batched(1, A, B, out, [stride] * 4) == "", "of one product they are never used"
+        assert same_bits(out, run("vec4", A, B, device="cpu"))
+
+
 def test_a_status_is_optional(operands):
     A, B, _ = (described(each) for each in operands)
     out = unfilled(M, N)
@@ -190,6 +259,20 @@ def test_pointers_that_are_null(operands):
         call = (g["variant"], g["place"], 1, g["A"], g["B"], 0, None, g["out"], status)
         assert multiply(*call) == status.code != 0
         assert status.message.decode() == f"{missing} is NULL"
+
+
+def test_no_product_needs_no_matrices(operands):
+    place, status = Place(ON_CPU, HOST, None), Status(-1, -1, b"?")
+    of_many = (0, 1, None, None, 1, None, None, status)
+    assert multiply_many(b"vec4", place, *of_many) == status.code == 0
+    of_batch = (0, 1, None, 0, None, 0, 1, None, 0, None, 0, status)
+    assert multiply_batched(b"vec4", place, *of_batch) == status.code == 0
+    for call_without_place, rest in ((multiply_many, of_many), (multiply_batched, of_batch)):
+        assert call_without_place(b"vec4", None, *rest) != 0
+        assert status.message == b"place is NULL"
+        assert call_without_place(b"none", place, *rest) != 0
+        assert status.message == b"there is no variant 'none'"
+    assert "negative count -1" in batched(-1, *operands[:2], unfilled(M, N), [0] * 4)
 
 
 def test_the_status_says_whether_out_changed(operands):

@@ -4,6 +4,7 @@ import ctypes
 import os
 import re
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from .support import fake_cuda, printed_by
 from .test_c_api import HOST, ON_CPU, Matrix, Place, Status, described
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+NATIVE = Path(__file__).parent / "native"
 LIBRARY = Path(sgemm_kernels.get_library_dir(), "libsgemm_kernels.so")
 CC, CXX = os.environ.get("CC") or "cc", os.environ.get("CXX") or "c++"
 STRICT = ["-Wall", "-Wextra", "-Werror", "-pedantic"]
@@ -62,6 +64,51 @@ def test_the_example_compiles_and_runs_in_fortran(tmp_path, capsys):
     no_gpu = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
     printed = output("./product", cwd=tmp_path, env={**os.environ, **no_gpu})
     assert re.search(r"^device -1: largest difference from matmul +\d\.\dE-0[4-7]$", printed, re.M)
+
+
+@needs("gfortran")
+def test_fortran_sections_are_used_in_place(tmp_path, capsys):
+    module = Path(sgemm_kernels.get_include(), "sgemm_kernels.f90")
+    libs = config(capsys, "--libs")
+    strict = ["-Wall", "-Wextra", "-Werror", "-std=f2018"]
+    output("gfortran", *strict, module, NATIVE / "sections.f90", *libs, "-o", "it", cwd=tmp_path)
+    assert output("./it", cwd=tmp_path) == "67\n"
+    (tmp_path / "copied.f90").write_text(
+        "use sgemm_kernels\n"
+        "real, target :: a(4, 4)\n"
+        "type(sgemm_kernels_matrix) :: matrix\n"
+        "matrix = sgemm_kernels_matrix_of(a([1, 3], :))\n"
+        "end\n"
+    )
+    refused = subprocess.run(
+        ["gfortran", "-c", "copied.f90"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "with vector subscripts at (1) is incompatible" in refused.stderr
+
+
+def test_the_product_after_a_longjmp_out_of_one(tmp_path, capsys):
+    program = tmp_path / "leaving"
+    output(CC, NATIVE / "leaving.c", *config(capsys, "--cflags", "--libs"), "-o", program)
+    assert output(program) == "32 signals, 0 wrong\n"
+
+
+def test_signals_without_a_handler_still_end_a_product(tmp_path, capsys):
+    """The product would take hours."""
+    source, program = tmp_path / "long.c", tmp_path / "long"
+    source.write_text(
+        "#include <signal.h>\n#include <unistd.h>\n"
+        '#include "sgemm_kernels.h"\n'
+        "static float c[1 << 20];\n"
+        "int main(void) {\n"
+        "    const int64_t n = 1024, k = 1 << 30;\n"
+        "    sgemm_kernels_matrix A = {c, n, k, 1, 0}, B = {c, k, n, 0, 1}, C = {c, n, n, n, 1};\n"
+        "    sgemm_kernels_place place = {SGEMM_KERNELS_CPU, SGEMM_KERNELS_HOST_MEMORY, 0};\n"
+        "    alarm(1);\n"
+        '    return sgemm_kernels_multiply("naive", &place, 1, &A, &B, 0, NULL, &C, NULL);\n'
+        "}\n"
+    )
+    output(CC, source, *config(capsys, "--cflags", "--libs"), "-o", program)
+    assert subprocess.run([program], check=False).returncode == -signal.SIGALRM
 
 
 @needs("pkg-config")
@@ -156,6 +203,9 @@ def test_the_variants_are_those_of_python(library):
 
 def test_devices_by_name(library):
     device, status = ctypes.c_int(7), Status()
+    for name in (b"cpu", None, b"none", f"{_core._GPU_KIND}:0".encode()):
+        assert library.sgemm_kernels_find_device(name, None, ctypes.byref(status)) == status.code
+        assert status.message == b"device is NULL: pass the address of an int"
     assert library.sgemm_kernels_find_device(b"cpu", ctypes.byref(device), None) == 0
     assert device.value == ON_CPU
     for name in ("gpu", "CPU", "", f"{_core._GPU_KIND}:", f"{_core._GPU_KIND}:-1", "cud"):

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* sigset_t */
 #include <fenv.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include "pinned.h"
 #include "product.h"
 #include "sgemm_kernels.h"
+#include "undisturbed.h"
 
 _Static_assert(SGEMM_KERNELS_OK == (int)STATUS_OK && SGEMM_KERNELS_DEVICE == (int)STATUS_DEVICE &&
                    SGEMM_KERNELS_OUT_OF_MEMORY == (int)STATUS_OUT_OF_MEMORY &&
@@ -20,6 +22,29 @@ _Static_assert(SGEMM_KERNELS_OK == (int)STATUS_OK && SGEMM_KERNELS_DEVICE == (in
 
 /* The handle that names the legacy default stream explicitly, in CUDA and in HIP. */
 static void *const legacy_stream = (void *)1;
+
+/* What a call sets in the calling thread and restores. Some libraries make floating-point operations
+ * flush to zero or trap. A signal handler could leave the call by longjmp while it holds locks, or
+ * while other threads use this one's stack. */
+typedef struct {
+    fenv_t environment;
+    Undisturbed undisturbed;
+    bool out_changed;
+} Call;
+
+static void call_begin(Call *call)
+{
+    call->out_changed = false;
+    undisturbed_begin(&call->undisturbed);
+    fegetenv(&call->environment);
+    fesetenv(FE_DFL_ENV);
+}
+
+static void call_end(const Call *call)
+{
+    fesetenv(&call->environment);
+    undisturbed_end(&call->undisturbed);
+}
 
 static int report(const Status *result, bool changed, sgemm_kernels_status *status)
 {
@@ -64,7 +89,9 @@ static Status find_device(const char *name, int *device)
 {
     Status why = status_ok();
     const int index = name ? index_in(name) : -1;
-    if (name && strcmp(name, "cpu") == 0) {
+    if (!device) {
+        why = status_error(STATUS_INVALID, "device is NULL: pass the address of an int");
+    } else if (name && strcmp(name, "cpu") == 0) {
         *device = SGEMM_KERNELS_CPU;
     } else if (index == -1) {
         const int first = first_usable_gpu(&why);
@@ -83,7 +110,10 @@ static Status find_device(const char *name, int *device)
 
 int sgemm_kernels_find_device(const char *name, int *device, sgemm_kernels_status *status)
 {
+    Call call;
+    call_begin(&call);
     const Status found = find_device(name, device);
+    call_end(&call);
     return report(&found, false, status);
 }
 
@@ -99,18 +129,67 @@ const char *sgemm_kernels_variant(int index)
 
 /* ------------------------------------------------------------------ products */
 
+enum { ELEMENT = sizeof(float), ADDRESS_BITS = 56 }; /* a process has at most 2^56 bytes */
+
+/* A stride in bytes. check_span accepts one that overflows only along an axis with one element, where
+ * it is never used. */
+static int64_t bytes_of(int64_t stride)
+{
+    int64_t bytes;
+    return __builtin_mul_overflow(stride, ELEMENT, &bytes) ? 0 : bytes;
+}
+
 static Strided strided_of(const sgemm_kernels_matrix *matrix)
 {
     return (Strided){.data = (char *)matrix->data,
                      .rows = matrix->rows,
                      .cols = matrix->cols,
-                     .row_bytes = matrix->row_stride * (int64_t)sizeof(float),
-                     .col_bytes = matrix->col_stride * (int64_t)sizeof(float)};
+                     .row_bytes = bytes_of(matrix->row_stride),
+                     .col_bytes = bytes_of(matrix->col_stride)};
 }
 
-static Status check_matrix(const char *name, const sgemm_kernels_matrix *matrix, int64_t rows,
-                           int64_t cols)
+/* The elements that `length` steps of a stride span. */
+__extension__ typedef unsigned __int128 Wide;
+
+static Wide span(int64_t length, int64_t stride)
 {
+    return (Wide)(length - 1) * (stride < 0 ? -(uint64_t)stride : (uint64_t)stride);
+}
+
+/* Checks that the matrices of a batch, which are not empty, fit in an address space. */
+static Status check_span(const char *name, const sgemm_kernels_matrix *matrix, int64_t count,
+                         int64_t stride)
+{
+    const Wide elements = span(count, stride) + span(matrix->rows, matrix->row_stride) +
+                          span(matrix->cols, matrix->col_stride) + 1;
+    if (elements <= ((Wide)1 << ADDRESS_BITS) / ELEMENT) {
+        return status_ok();
+    }
+    char of_batch[60] = "";
+    if (count > 1) {
+        snprintf(of_batch, sizeof of_batch, ", and the batch's stride %lld", (long long)stride);
+    }
+    return status_error(STATUS_INVALID,
+                        "%s is (%lld, %lld) with the strides (%lld, %lld)%s, more than any "
+                        "memory has: strides count elements, not bytes",
+                        name, (long long)matrix->rows, (long long)matrix->cols,
+                        (long long)matrix->row_stride, (long long)matrix->col_stride, of_batch);
+}
+
+/* Four matrices in the order of batch.h, and the strides of a batch. */
+typedef struct {
+    int64_t count;
+    const sgemm_kernels_matrix *matrix[OPERANDS];
+    int64_t stride[OPERANDS];
+} Operands;
+
+/* Checks the matrix of an operand in a batch. */
+static Status check_matrix(const Operands *operands, int operand, int64_t rows, int64_t cols)
+{
+    static const char *const names[OPERANDS] = {
+        [OF_A] = "A", [OF_B] = "B", [OF_C] = "C", [OF_OUT] = "out"};
+    const char *const name = names[operand];
+    const sgemm_kernels_matrix *const matrix = operands->matrix[operand];
     const long long found_rows = matrix->rows, found_cols = matrix->cols;
     if (found_rows < 0 || found_cols < 0) {
         return status_error(STATUS_INVALID, "%s has the negative shape (%lld, %lld)", name,
@@ -120,31 +199,26 @@ static Status check_matrix(const char *name, const sgemm_kernels_matrix *matrix,
         return status_error(STATUS_INVALID, "%s is (%lld, %lld) but (%lld, %lld) is needed", name,
                             found_rows, found_cols, (long long)rows, (long long)cols);
     }
-    return matrix->data || rows == 0 || cols == 0
-               ? status_ok()
-               : status_error(STATUS_INVALID, "%s has the address 0", name);
+    if (rows == 0 || cols == 0) {
+        return status_ok();
+    }
+    return matrix->data ? check_span(name, matrix, operands->count, operands->stride[operand])
+                        : status_error(STATUS_INVALID, "%s has the address 0", name);
 }
-
-/* Four matrices in the order of batch.h, and the distances between those of a batch. */
-typedef struct {
-    int64_t count;
-    const sgemm_kernels_matrix *matrix[OPERANDS];
-    int64_t stride[OPERANDS];
-} Operands;
 
 static bool overlaps_itself(const sgemm_kernels_matrix *out, int64_t count, int64_t stride)
 {
-    const int64_t element = sizeof(float);
     const View view = {
         .data = (char *)out->data,
         .axes = 3,
         .shape = {count, out->rows, out->cols},
-        .bytes = {stride * element, out->row_stride * element, out->col_stride * element}};
+        .bytes = {bytes_of(stride), bytes_of(out->row_stride), bytes_of(out->col_stride)}};
     const Strided matrix = strided_of(out);
     return count > 1 ? view_overlaps_itself(&view) : strided_overlaps_itself(&matrix);
 }
 
-/* Checks the pointers that must not be NULL. C may be, if beta is 0. */
+/* Checks the pointers that must not be NULL. C may be NULL if beta is 0, and all matrices if there is
+ * no product. */
 static Status check_given(const char *variant, const sgemm_kernels_place *place,
                           const Operands *operands)
 {
@@ -156,7 +230,8 @@ static Status check_given(const char *variant, const sgemm_kernels_place *place,
                {"A", operands->matrix[OF_A]},
                {"B", operands->matrix[OF_B]},
                {"out", operands->matrix[OF_OUT]}};
-    for (size_t index = 0; index < sizeof all / sizeof *all; ++index) {
+    const size_t needed = operands->count == 0 ? 2 : sizeof all / sizeof *all;
+    for (size_t index = 0; index < needed; ++index) {
         if (!all[index].value) {
             return status_error(STATUS_INVALID, "%s is NULL", all[index].name);
         }
@@ -176,11 +251,11 @@ static Status check(const Operands *operands, float beta)
                    : status_error(STATUS_INVALID, "the batch has the negative count %lld",
                                   (long long)operands->count);
     }
-    Status status = check_matrix("A", A, A->rows, A->cols);
-    status = status.code == STATUS_OK ? check_matrix("B", B, A->cols, B->cols) : status;
-    status = status.code == STATUS_OK ? check_matrix("out", out, A->rows, B->cols) : status;
+    Status status = check_matrix(operands, OF_A, A->rows, A->cols);
+    status = status.code == STATUS_OK ? check_matrix(operands, OF_B, A->cols, B->cols) : status;
+    status = status.code == STATUS_OK ? check_matrix(operands, OF_OUT, A->rows, B->cols) : status;
     if (status.code == STATUS_OK && beta != 0.0f) {
-        status = C ? check_matrix("C", C, A->rows, B->cols)
+        status = C ? check_matrix(operands, OF_C, A->rows, B->cols)
                    : status_error(STATUS_INVALID, "beta is %g but C is missing", beta);
     }
     return status.code == STATUS_OK &&
@@ -246,13 +321,13 @@ static void set_operands(Product *product, Batch *batch, const Operands *operand
         if (operand != OF_C || product->beta != 0.0f) {
             *places[operand] = transposes ? transposed(matrix) : strided_of(matrix);
         }
-        batch->bytes[operand][0] = operands->stride[from] * (int64_t)sizeof(float);
+        batch->bytes[operand][0] = bytes_of(operands->stride[from]);
     }
 }
 
 /* Checks the arguments that all products share, and stores them in *model. */
 static Status begin(const char *variant, const sgemm_kernels_place *place, float alpha, float beta,
-                    bool *changed, Product *model)
+                    Call *call, Product *model)
 {
     *model = (Product){.variant = catalog_find(variant),
                        .kind = place->device == SGEMM_KERNELS_CPU ? DEVICE_CPU : DEVICE_CUDA,
@@ -260,7 +335,8 @@ static Status begin(const char *variant, const sgemm_kernels_place *place, float
                        .alpha = alpha,
                        .beta = beta,
                        .count = 1,
-                       .out_changed = changed};
+                       .interrupt = {undisturbed_lets_defaults_act, &call->undisturbed},
+                       .out_changed = &call->out_changed};
     return model->variant ? status_ok()
                           : status_error(STATUS_INVALID, "there is no variant '%s'", variant);
 }
@@ -277,12 +353,11 @@ static void *stream_of(const sgemm_kernels_place *place)
 }
 
 static Status multiply(const char *variant, const sgemm_kernels_place *place, float alpha,
-                       float beta, const Operands *operands, bool *changed)
+                       float beta, const Operands *operands, Call *call)
 {
     Product product;
     Status status = check_given(variant, place, operands);
-    status =
-        status.code == STATUS_OK ? begin(variant, place, alpha, beta, changed, &product) : status;
+    status = status.code == STATUS_OK ? begin(variant, place, alpha, beta, call, &product) : status;
     status = status.code == STATUS_OK ? check(operands, beta) : status;
     status = status.code == STATUS_OK ? check_device(place, &product) : status;
     const sgemm_kernels_matrix *const out = operands->matrix[OF_OUT];
@@ -308,14 +383,11 @@ int sgemm_kernels_multiply_batched(const char *variant, const sgemm_kernels_plac
         {[OF_A] = A, [OF_B] = B, [OF_C] = C, [OF_OUT] = out},
         {[OF_A] = stride_A, [OF_B] = stride_B, [OF_C] = stride_C, [OF_OUT] = stride_out},
     };
-    /* Some libraries make floating-point operations flush to zero or trap. */
-    fenv_t environment;
-    bool changed = false;
-    fegetenv(&environment);
-    fesetenv(FE_DFL_ENV);
-    const Status result = multiply(variant, place, alpha, beta, &operands, &changed);
-    fesetenv(&environment);
-    return report(&result, changed, status);
+    Call call;
+    call_begin(&call);
+    const Status result = multiply(variant, place, alpha, beta, &operands, &call);
+    call_end(&call);
+    return report(&result, call.out_changed, status);
 }
 
 int sgemm_kernels_multiply(const char *variant, const sgemm_kernels_place *place, float alpha,
@@ -356,12 +428,11 @@ static Status take_products(const Operands *all, const Product *model, Product *
 }
 
 static Status multiply_many(const char *variant, const sgemm_kernels_place *place, float alpha,
-                            float beta, const Operands *all, bool *changed)
+                            float beta, const Operands *all, Call *call)
 {
     Product model;
     Status status = check_given(variant, place, all);
-    status =
-        status.code == STATUS_OK ? begin(variant, place, alpha, beta, changed, &model) : status;
+    status = status.code == STATUS_OK ? begin(variant, place, alpha, beta, call, &model) : status;
     status = status.code == STATUS_OK ? check_device(place, &model) : status;
     if (status.code != STATUS_OK || all->count == 0) {
         return status;
@@ -393,13 +464,11 @@ int sgemm_kernels_multiply_many(const char *variant, const sgemm_kernels_place *
                                 sgemm_kernels_status *status)
 {
     const Operands all = {count, {[OF_A] = A, [OF_B] = B, [OF_C] = C, [OF_OUT] = out}, {0}};
-    fenv_t environment; /* see sgemm_kernels_multiply_batched */
-    bool changed = false;
-    fegetenv(&environment);
-    fesetenv(FE_DFL_ENV);
-    const Status result = multiply_many(variant, place, alpha, beta, &all, &changed);
-    fesetenv(&environment);
-    return report(&result, changed, status);
+    Call call;
+    call_begin(&call);
+    const Status result = multiply_many(variant, place, alpha, beta, &all, &call);
+    call_end(&call);
+    return report(&result, call.out_changed, status);
 }
 
 /* ------------------------------------------------------------------ pinned memory */
@@ -410,7 +479,7 @@ typedef union {
     char padding[64];
 } Header;
 
-void *sgemm_kernels_allocate(int device, size_t bytes)
+static void *allocate(int device, size_t bytes)
 {
     if (bytes > PTRDIFF_MAX) {
         return NULL;
@@ -427,12 +496,24 @@ void *sgemm_kernels_allocate(int device, size_t bytes)
     return header + 1;
 }
 
+void *sgemm_kernels_allocate(int device, size_t bytes)
+{
+    Call call;
+    call_begin(&call);
+    void *const memory = allocate(device, bytes);
+    call_end(&call);
+    return memory;
+}
+
 void sgemm_kernels_free(void *memory)
 {
     Header *const header = memory ? (Header *)memory - 1 : NULL;
+    Call call;
+    call_begin(&call);
     if (header && header->block) {
         pinned_give(header->block);
     } else {
         free(header);
     }
+    call_end(&call);
 }

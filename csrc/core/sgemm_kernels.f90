@@ -3,6 +3,7 @@
 module sgemm_kernels
   use, intrinsic :: iso_c_binding
   implicit none
+  private :: elements_between
 
   integer(c_int), parameter :: SGEMM_KERNELS_CPU = -1
   integer(c_int), parameter :: SGEMM_KERNELS_HOST_MEMORY = 0, SGEMM_KERNELS_GPU_MEMORY = 1
@@ -80,15 +81,26 @@ module sgemm_kernels
 
 contains
 
-  ! Describes a contiguous Fortran array.
+  ! Describes an array, or a section of one: a(1:19:2, :) or a(:, 20:1:-1). Its memory is used after
+  ! this call, therefore it is asynchronous: compilers then refuse vector subscripts, such as
+  ! a([1, 3], :), which they copy. Do not pass an expression, such as 2 * a or transpose(a), nor a
+  ! component of all elements, such as z%re: gfortran passes a copy, which is freed after the call.
   function sgemm_kernels_matrix_of(array) result(matrix)
-    real(c_float), intent(in), contiguous, target :: array(:, :)
+    real(c_float), intent(in), asynchronous, target :: array(:, :)
     type(sgemm_kernels_matrix) :: matrix
-    matrix%data = c_loc(array)
     matrix%rows = size(array, 1, c_int64_t)
     matrix%cols = size(array, 2, c_int64_t)
     matrix%row_stride = 1
-    matrix%col_stride = matrix%rows
+    matrix%col_stride = max(matrix%rows, 1_c_int64_t)
+    if (size(array) == 0) return
+    matrix%data = c_loc(array(1, 1))
+    if (matrix%rows > 1) matrix%row_stride = elements_between(array(1, 1), array(2, 1))
+    if (matrix%cols > 1) matrix%col_stride = elements_between(array(1, 1), array(1, 2))
+  end function
+
+  integer(c_int64_t) function elements_between(one, other) result(elements)
+    real(c_float), intent(in), target :: one, other
+    elements = (transfer(c_loc(other), 0_c_int64_t) - transfer(c_loc(one), 0_c_int64_t)) / 4
   end function
 
   ! The message of a failure as a Fortran string.

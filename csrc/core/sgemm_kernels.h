@@ -3,7 +3,8 @@
  *     out = alpha * A @ B + beta * C
  *
  * Any number of threads may call these functions at the same time. They print nothing, never end
- * the process, and change no state of the caller. */
+ * the process, and change no state of the caller. Signal handlers of the calling thread run after
+ * the call, except those of its own faults. */
 #ifndef SGEMM_KERNELS_H
 #define SGEMM_KERNELS_H
 

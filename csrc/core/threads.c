@@ -3,9 +3,10 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#include "undisturbed.h"
 
 static int number_set, quota_set;
 
@@ -67,31 +68,11 @@ static Status not_started(int error)
         strerror(error));
 }
 
-/* Blocks all signals for the calling thread, except the signals of its own faults. */
-static void block_signals(sigset_t *before)
-{
-    static const int of_faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
-    sigset_t blocked;
-    sigfillset(&blocked);
-    for (size_t index = 0; index < sizeof of_faults / sizeof *of_faults; ++index) {
-        sigdelset(&blocked, of_faults[index]);
-    }
-    pthread_sigmask(SIG_SETMASK, &blocked, before);
-}
-
-void thread_without_signals(void (*body)(void *argument), void *argument)
-{
-    sigset_t before;
-    block_signals(&before);
-    body(argument);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
 Status thread_start(pthread_t *thread, void *(*body)(void *argument), void *argument)
 {
-    sigset_t before;
-    block_signals(&before); /* which the new thread inherits */
+    Undisturbed before;
+    undisturbed_begin(&before); /* the new thread inherits the blocked signals */
     const int error = pthread_create(thread, NULL, body, argument);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    undisturbed_end(&before);
     return error ? not_started(error) : status_ok();
 }

@@ -16,9 +16,6 @@ extern "C" {
  * signals of its own faults: handlers such as Python's faulthandler still run for these. */
 Status thread_start(pthread_t *thread, void *(*body)(void *argument), void *argument);
 
-/* Runs body(argument) in the calling thread, with the same signals blocked. */
-void thread_without_signals(void (*body)(void *argument), void *argument);
-
 /* How many threads may compute or copy at a time, at least 1: the `number` of usable_cores_set if
  * it is not 0; otherwise the cores that the calling thread may use, at most `quota` of them. */
 int usable_cores(void);

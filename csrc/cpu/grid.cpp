@@ -16,6 +16,7 @@
 #include <numeric>
 
 #include "../core/threads.h"
+#include "../core/undisturbed.h"
 #include "late_memory.h"
 #include "multiprocessor.h"
 #include "runaway.h"
@@ -405,23 +406,21 @@ bool caller_has_shared_arrays()
     return true;
 }
 
-void run_share_in_default_environment(void *grid)
-{
-    fenv_t environment;
-    fegetenv(&environment);
-    fesetenv(FE_DFL_ENV);
-    run_share(static_cast<Grid *>(grid));
-    fesetenv(&environment);
-}
-
 /* Blocks signals during the launch: handlers would run on the small stack of a CUDA thread. */
 void run_in_calling_thread(Grid *grid)
 {
-    if (caller_has_shared_arrays()) {
-        thread_without_signals(run_share_in_default_environment, grid);
-    } else {
+    if (!caller_has_shared_arrays()) {
         fail_without_memory(grid);
+        return;
     }
+    Undisturbed before;
+    fenv_t environment;
+    undisturbed_begin(&before);
+    fegetenv(&environment);
+    fesetenv(FE_DFL_ENV);
+    run_share(grid);
+    fesetenv(&environment);
+    undisturbed_end(&before);
 }
 
 void wait_for_all(Grid *grid, Runaways *runaways, const Interrupt *interrupt)
@@ -455,7 +454,7 @@ void run_in_threads(Grid *grid, int multiprocessors, const Interrupt *interrupt)
 #ifdef SGEMM_CHECKED
     const int least = wanted; /* each OS thread runs its own blocks */
 #else
-    const int least = std::min(wanted, 1);
+    const int least = calling_thread_may_run ? 0 : std::min(wanted, 1);
 #endif
     pthread_t os_threads[most_multiprocessors];
 #ifdef SGEMM_LATE
@@ -473,6 +472,8 @@ void run_in_threads(Grid *grid, int multiprocessors, const Interrupt *interrupt)
     pthread_mutex_unlock(&grid->mutex);
     if (started < least) {
         grid_fail(grid, status); /* otherwise the launch runs on fewer threads */
+    } else if (started == 0 && wanted > 0) {
+        run_in_calling_thread(grid);
     }
     Runaways runaways = {os_threads, started, 0};
     wait_for_all(grid, &runaways, interrupt);

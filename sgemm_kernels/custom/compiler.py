@@ -128,7 +128,8 @@ def _device() -> tuple[str, ...]:
     """The CPU device's sources that a custom kernel needs, below the headers' root."""
     names = sorted(path.name for path in (headers() / "cpu").glob("*.cpp"))
     cpu = tuple(f"cpu/{name}" for name in names if name not in _NOT_LINKED)
-    return (*cpu, "custom/launch_bounds.cpp", "core/threads.c", "core/status.c")
+    core = ("core/threads.c", "core/undisturbed.c", "core/status.c")
+    return (*cpu, "custom/launch_bounds.cpp", *core)
 
 
 def library(source: Source, build: Build) -> tuple[Path, str]:

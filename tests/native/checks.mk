@@ -59,7 +59,7 @@ gpu_link = $(NVCC) -ccbin $(CXX) -Xcompiler=-pthread,-static-libstdc++,-static-l
 # Programs with the kernels of one file.
 SMALL_BATCH_SOURCES := $(addprefix csrc/engine/,small_batch_plan.c plan.c plan_constants.c)
 SINGLE_FILE := tensor_cores hopper small_batch grouped
-DEVICE_SOURCES := csrc/core/status.c csrc/core/threads.c $(SMALL_BATCH_SOURCES) \
+DEVICE_SOURCES := csrc/core/status.c csrc/core/threads.c csrc/core/undisturbed.c $(SMALL_BATCH_SOURCES) \
 	$(filter-out csrc/cpu/device.cpp csrc/cpu/multiply.cpp,$(wildcard csrc/cpu/*.cpp))
 asan_alone := $(DEVICE_SOURCES)
 tsan_alone := $(DEVICE_SOURCES)
@@ -119,7 +119,7 @@ $(fused_bug_objects): poison_level := -g1 -O1
 
 # Instrumented as a whole; without kernels it needs no flags for shared arrays.
 build/check/%/workers: tests/native/workers.c csrc/core/workers.c csrc/core/strided.c \
-		csrc/core/threads.c csrc/core/status.c $(wildcard csrc/core/*.h) \
+		csrc/core/threads.c csrc/core/undisturbed.c csrc/core/status.c $(wildcard csrc/core/*.h) \
 		tests/native/checks.mk | build/check/%/compiler
 	$(CC) -std=c11 -g -O2 -Wall -Wextra -Werror $(filter-out -fsanitize-sections=%,$($*_kernels)) \
 		$(filter %.c,$^) -pthread -o $@
