@@ -184,35 +184,168 @@ CALLER = """
     const void *f, const void *g, const void *h, const void *i, const void *j, const void *k, \\
     const void *l, const void *m
 void sgemm_(ALL);
-void call(ALL) { sgemm_(a, b, c, d, e, f, g, h, i, j, k, l, m); }
+void call(ALL) { sgemm_(a, b, c, d, e, f, g, h, i, j, k, l, m); AFTER; }
 """
 
+PLUGINS = {  # the BLAS of each, and its flags
+    "one": ("libone.so", []),
+    "two": ("libtwo.so", ["-DPADDING"]),
+    "wide": ("libblas64.so", ["-DINTEGER=int64_t", "-include", "stdint.h"]),
+}
 
-def test_each_caller_gets_the_blas_that_it_was_linked_with(tmp_path):
-    (tmp_path / "caller.c").write_text(CALLER)
-    for name in ("one", "two"):
-        command = [CC, "-O1", "-shared", "-fPIC", "-o"]
-        own = tmp_path / f"lib{name}.so"
-        subprocess.run([*command, own, NATIVE / "small_blas.c"], check=True)
-        caller = [tmp_path / f"{name}.so", tmp_path / "caller.c", own]
+OWN_OF_PLUGINS = {name: own for name, (own, _) in PLUGINS.items()}
+
+
+@pytest.fixture(scope="module", params=["", '__asm__("")'], ids=["tail call", "call"])
+def plugins(tmp_path_factory, request):
+    """Libraries that call their own BLAS. After a tail call, the return address is their caller's.
+    Returns code to load and call them."""
+    folder = tmp_path_factory.mktemp("plugins")
+    (folder / "caller.c").write_text(CALLER)
+    for name, (own, flags) in PLUGINS.items():
+        command = [CC, "-O2", "-shared", "-fPIC", f"-DAFTER={request.param}"]
+        subprocess.run([*command, *flags, NATIVE / "small_blas.c", "-o", folder / own], check=True)
+        caller = ["-o", folder / f"{name}.so", folder / "caller.c", folder / own]
         subprocess.run([*command, *caller], check=True)
-    code = f"""
+    return textwrap.dedent(f"""
+        owns = {OWN_OF_PLUGINS}
         one = ctypes.byref(ctypes.c_float(1))
-        size = ctypes.byref(ctypes.c_int(1))
-        def called(name):
-            caller = ctypes.CDLL("{tmp_path}/" + name + ".so")
-            caller.call(b"N", b"N", size, size, size, one, one, size, one, size, one, one, size)
-        for name in ("two", "one", "two"):
-            called(name)
-        print([ctypes.c_long.in_dll(ctypes.CDLL(f"{tmp_path}/lib{{name}}.so"),
-                                    "own_sgemm_calls").value for name in ("one", "two")])
+        class Loaded:
+            def __init__(self, name):
+                self.caller = ctypes.CDLL(f"{folder}/{{name}}.so")
+                self.own = ctypes.CDLL(f"{folder}/{{owns[name]}}")
+                # The memory beside a 32-bit integer is not zero.
+                self.memory = (ctypes.c_int64 * 1)(1 if name == "wide" else 1 + (77 << 32))
+            def call(self):
+                size = ctypes.c_void_p(ctypes.addressof(self.memory))
+                C = uniform(1)
+                C[0] = 3
+                self.caller.call(b"N", b"N", size, size, size, one, one, size, one, size, one,
+                                 pointer(C), size)
+                assert C[0] == 4, C
+            def count(self, name="own_sgemm_calls"):
+                return ctypes.c_long.in_dll(self.own, name).value
+            def close(self):
+                import _ctypes
+                counted = self.count(), self.count("errors")
+                for library in (self.caller, self.own):
+                    _ctypes.dlclose(library._handle)
+                return counted
+        def pointer(array):
+            return ctypes.c_void_p(array.ctypes.data)
+    """)
+
+
+@pytest.mark.parametrize("first", PLUGINS)
+def test_each_caller_gets_the_blas_that_it_was_linked_with(plugins, first, request):
+    """A tail call can be attributed if only one library is loaded. Otherwise it gets a BLAS that
+    computes the right result."""
+    code = """
+        loaded = {name: Loaded(name) for name in sorted(owns, key=lambda name: name != first)}
+        for name in ("two", "one", "wide", "two"):
+            loaded[name].call()
+        print({name: each.count() for name, each in sorted(loaded.items())})
+        print(sum(each.count("errors") for each in loaded.values()))
     """
-    process = preloaded(code)
-    assert process.stdout.strip() == "[1, 2]", ending(process)
+    process = preloaded(f"{plugins}\nfirst = {first!r}\n{textwrap.dedent(code)}")
+    counted, errors = process.stdout.splitlines()
+    assert errors == "0", ending(process)
+    if "tail" not in request.node.name:
+        assert counted == str({"one": 1, "two": 2, "wide": 1})
+    alone = f"""
+        others = [ctypes.CDLL(Loaded(name).own._name) for name in owns if name != {first!r}]
+        only = Loaded({first!r})
+        only.call()
+        print(only.count(), only.count("errors"))
+    """
+    alone = alone.replace("Loaded(name).own._name", "folder + owns[name]")
+    folder = re.search(r'CDLL\(f"(.*/)\{name\}', plugins)[1]
+    process = preloaded(f"{plugins}\nfolder = {folder!r}\n{textwrap.dedent(alone)}")
+    assert process.stdout == "1 0\n", ending(process)
+
+
+def test_a_blas_that_is_unloaded_is_not_called(plugins):
+    """Another one can be at its address."""
+    code = """
+        for name in ("one", "two", "one", "wide", "two", "wide", "one", "one"):
+            loaded = Loaded(name)
+            loaded.call()
+            loaded.call()
+            print(*loaded.close())
+    """
+    process = preloaded(plugins + textwrap.dedent(code))
+    assert process.stdout.split("\n") == ["2 0"] * 8 + [""], ending(process)
+
+
+def test_products_after_a_longjmp_out_of_the_programs_own_blas(tmp_path):
+    own, program = tmp_path / "libown.so", tmp_path / "program"
+    subprocess.run([CC, "-O1", "-shared", "-fPIC", NATIVE / "small_blas.c", "-o", own], check=True)
+    source = NATIVE / "blas_leaving.c"
+    command = [CC, "-O1", source, own, f"-Wl,-rpath,{tmp_path}", "-o", program]
+    subprocess.run(command, check=True)
+    settings = {"DEVICE": "cpu", "MIN": "1000", "LOG": "stats"}
+    environment = {f"{VARIABLES}{name}": value for name, value in settings.items()}
+    environment = {**os.environ, **environment, "LD_PRELOAD": BLAS}
+    done = subprocess.run([program], env=environment, capture_output=True, text=True, check=False)
+    assert counts(done) == [4, 0]
+    assert done.stdout == "4\n", "the calls that were left"
+
+
+WIDE_NAMES = (
+    *("libblas64.so.3", "libopenblas64.so.0", "libopenblaso64.so", "libopenblasp64.so.0"),
+    *("libblis64.so.4", "libflexiblas64.so.3", "libmkl_gf_ilp64.so.2", "libmkl_intel_ilp64.so"),
+    *("libarmpl_ilp64_mp.so", "libnvpl_blas_ilp64_gomp.so.0", "libessl6464.so"),
+    *("libesslsmp6464.so.1", "lib_ILP64/libblis-mt.so"),
+)
+NARROW_NAMES = (
+    *("libblas.so.3", "libopenblas.so.0", "libblis.so.4", "libmkl_gf_lp64.so.2", "libmkl_rt.so.2"),
+    *("libarmpl_lp64_mp.so", "libnvpl_blas_lp64_gomp.so.0", "libessl.so", "lib_LP64/libblis-mt.so"),
+    *("blas64/libblas.so.3", "ilp64/of/libblas.so.3"),
+)
+
+
+def test_which_libraries_have_64_bit_integers(blas, tmp_path):
+    """By their answers, otherwise by their names. With 32-bit integers, 2^32 + 1 is a leading
+    dimension that is too small, so the call is not computed here."""
+    wide = ("-DINTEGER=int64_t", "-include", "stdint.h")
+    answering = {
+        "libplain.so": (True, ['-DOPENBLAS="OpenBLAS 0.3.21 USE64BITINT DYNAMIC_ARCH"']),
+        "liblike64/libblas64.so": (False, ['-DOPENBLAS="OpenBLAS 0.3.21 DYNAMIC_ARCH"']),
+        "libanother.so": (True, ["-DBLIS=64"]),
+        "libmore/libblis64.so": (False, ["-DBLIS=32"]),
+    }
+    named = {name: (True, []) for name in WIDE_NAMES} | {name: (False, []) for name in NARROW_NAMES}
+    expected = {}
+    for name, (is_wide, flags) in {**named, **answering}.items():
+        path = tmp_path / str(len(expected)) / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(Path(blas(f"integers{len(flags) and name.replace('/', '')}", *wide,
+                                   *flags)).read_bytes())  # fmt: skip
+        expected[str(path)] = is_wide
+    code = fortran(blas("plain"), integer="ctypes.c_int64") + textwrap.dedent(
+        f"""
+        import _ctypes
+        one = (ctypes.c_float * 1)(1)
+        _ctypes.dlclose(own._handle)
+        for path, is_wide in {expected}.items():
+            library = ctypes.CDLL(path)
+            before = ctypes.c_long.in_dll(library, "own_sgemm_calls").value
+            sizes = integers(2, 1, 1, 2**32 + 1, 2**32 + 1, 2**32 + 1)
+            A, C, (m, n, k, *ld) = uniform(2), uniform(2), sizes
+            sgemm(b"N", b"N", m, n, k, one, pointer(A), ld[0], one, ld[1], *reals(0), pointer(C),
+                  ld[2])
+            calls = ctypes.c_long.in_dll(library, "own_sgemm_calls").value - before
+            assert (C == A).all() and calls == (not is_wide), (path, calls)
+            _ctypes.dlclose(library._handle)
+        print(os.environ.get("MKL_INTERFACE_LAYER"))
+        """
+    )
+    process = preloaded(code, DEVICE="cpu", VARIANT="naive")
+    assert process.stdout == "None\n", ending(process)
 
 
 def test_a_program_without_products_is_left_alone():
-    """Nothing runs when it starts or ends. Settings would be reported at the first product."""
+    """It prints nothing. Settings would be reported at the first product."""
     environment = {f"{VARIABLES}LOG": "stats", f"{VARIABLES}MIN": "many", "LD_PRELOAD": BLAS}
     done = subprocess.run(
         ["true"], env={**os.environ, **environment}, capture_output=True, check=True
@@ -227,15 +360,39 @@ def test_a_program_without_products_is_left_alone():
     assert not any(name.startswith("Py") for name in wanted)
 
 
-def test_without_a_blas_the_message_tells_what_to_do():
-    code = """
-    one, number = ctypes.byref(ctypes.c_float(1)), ctypes.byref(ctypes.c_int(1))
-    ctypes.CDLL(None).ssyrk_(b"U", b"N", number, number, one, one, number, one, one, number)
-    """
-    process = preloaded(code)
-    assert process.returncode == -6, ending(process)
-    assert "found no BLAS with ssyrk_" in process.stderr
-    assert "SGEMM_KERNELS_BLAS_LIBRARY" in process.stderr
+@pytest.mark.parametrize("where", ["cpu", f"{_core._GPU_KIND}:7"])
+def test_a_program_without_a_blas_can_find_our_functions(blas, where):
+    """Such as by dlsym, to see whether there is a BLAS. The CPU device computes the products."""
+    start = fortran(blas("plain")).replace("own =", "unused =", 1)
+    start = "\n".join(line for line in start.split("\n") if "CDLL('" not in line)
+    assert ".so" not in start
+    cblas = EVERY_CBLAS_CASE.format(name="cblas_sgemm", more=0)
+    code = (
+        start
+        + EVERY_CASE
+        + cblas
+        + textwrap.dedent(
+            """
+        C, X = uniform(3, 3), uniform(9)
+        for m, n, k, alpha in ((0, 3, 3, 1), (3, 0, 3, 1), (3, 3, 0, 1), (3, 3, 3, 0)):
+            for beta in (0, 0.5):
+                c = C.copy("F")
+                called(b"N", b"N", m, n, k, alpha, X, 3, X, 3, beta, c, 3)
+                assert (c == (C * beta if m and n else C)).all(), (m, n, k, alpha, beta)
+        ssyrk = ctypes.CDLL(None).ssyrk_
+        for uplo in (b"U", b"L"):
+            c = C.copy("F")
+            (n, ld), (alpha, beta) = integers(3, 3), reals(2, 1)
+            ssyrk(uplo, b"N", n, n, alpha, pointer(X), ld, beta, pointer(c), ld)
+            A, half = X.reshape(3, 3).T, np.triu if uplo == b"U" else np.tril
+            assert np.allclose(c, C + half(2 * np.einsum("ik,jk->ij", A, A)), atol=1e-5)
+        called(b"N", b"N", 3, 3, 3, 1, X, 2, X, 3, 0, C, 3)
+        """
+        )
+    )
+    process = preloaded(code, DEVICE=where, VARIANT="naive", LOG="stats")
+    assert counts(process)[1] == 0
+    assert process.stderr.startswith("sgemm_kernels: sgemm_ was called with a wrong argument\n")
 
 
 def test_empty_and_wrong_calls_go_to_the_programs_own_blas(blas):

@@ -1,12 +1,16 @@
-#define _GNU_SOURCE /* dladdr */
+#define _GNU_SOURCE /* dladdr1 */
 #include "engine.h"
 
 #include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "../core/offered_engine.h"
 #include "settings.h"
+#include "signals.h"
 
 typedef enum { CLOSED, OPENING, OPEN, FAILED } State;
 
@@ -14,9 +18,14 @@ typedef enum { CLOSED, OPENING, OPEN, FAILED } State;
 static int state = CLOSED;
 static char problem[600] = "the device is being opened"; /* written before state is FAILED */
 
-static const Engine *offered;     /* by the Python extension, if the process has it */
-static Engine engine;             /* written before state is OPEN */
-static sgemm_kernels_place place; /* the device; the matrices are in host memory */
+static const Engine *offered; /* by the Python extension, if the process has it */
+
+/* The functions, and where they compute. The matrices are in host memory. */
+typedef struct {
+    Engine functions;
+    sgemm_kernels_place place;
+} Opened;
+static Opened chosen; /* the device of the settings; written before state is OPEN */
 
 static void fail(const char *why)
 {
@@ -26,59 +35,93 @@ static void fail(const char *why)
     }
 }
 
-/* Opens the library, which is in this library's folder. */
-static bool open_library(void)
+/* The path of libsgemm_kernels.so, which is in this library's folder. NULL without memory. The
+ * program may have named this library by a relative path and then changed its folder, or by a
+ * symbolic link. */
+static char *library_path(void)
 {
     Dl_info ours;
-    char path[4096];
-    if (!dladdr(&engine, &ours)) {
-        return false;
+    struct link_map *map;
+    char *const path = malloc(2 * PATH_MAX), *whole = NULL;
+    if (path && dladdr1(&chosen, &ours, (void **)&map, RTLD_DL_LINKMAP) &&
+        dlinfo(map, RTLD_DI_ORIGIN, path) == 0) {
+        const char *const slash = strrchr(ours.dli_fname, '/');
+        strcat(strcat(path, "/"), slash ? slash + 1 : ours.dli_fname);
+        whole = realpath(path, NULL);
     }
-    const char *const slash = strrchr(ours.dli_fname, '/');
-    const int folder = slash ? (int)(slash - ours.dli_fname + 1) : 0;
-    snprintf(path, sizeof path, "%.*slibsgemm_kernels.so", folder, ours.dli_fname);
-    void *const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (whole) {
+        char *const slash = strrchr(whole, '/');
+        snprintf(path, 2 * PATH_MAX, "%.*s/libsgemm_kernels.so", (int)(slash - whole), whole);
+        free(whole);
+    }
+    return path;
+}
+
+/* Returns why it failed, or NULL. */
+static const char *open_library(Engine *functions)
+{
+    char *const path = library_path();
+    void *const library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    free(path);
     if (!library) {
-        fail(dlerror());
-        return false;
+        const char *const error = dlerror();
+        return error ? error : "out of memory";
     }
-    engine.find_device =
-        (__typeof__(engine.find_device))dlsym(library, "sgemm_kernels_find_device");
-    engine.multiply = (__typeof__(engine.multiply))dlsym(library, "sgemm_kernels_multiply");
-    engine.allocate = (__typeof__(engine.allocate))dlsym(library, "sgemm_kernels_allocate");
-    engine.free = (__typeof__(engine.free))dlsym(library, "sgemm_kernels_free");
-    return true;
+    functions->find_device =
+        (__typeof__(functions->find_device))dlsym(library, "sgemm_kernels_find_device");
+    functions->multiply = (__typeof__(functions->multiply))dlsym(library, "sgemm_kernels_multiply");
+    functions->allocate = (__typeof__(functions->allocate))dlsym(library, "sgemm_kernels_allocate");
+    functions->free = (__typeof__(functions->free))dlsym(library, "sgemm_kernels_free");
+    return NULL;
 }
 
 static bool find_device(sgemm_kernels_status *status)
 {
-    return engine.find_device(settings()->device, &place.device, status) == SGEMM_KERNELS_OK;
+    return chosen.functions.find_device(settings()->device, &chosen.place.device, status) ==
+           SGEMM_KERNELS_OK;
 }
 
-/* The extension may be of another build, which cannot use the device. */
-static bool take_offered(void)
+static bool take_offered(Engine *functions)
 {
     const Engine *const theirs = __atomic_load_n(&offered, __ATOMIC_ACQUIRE);
-    if (!theirs) {
-        return false;
+    if (theirs) {
+        *functions = *theirs;
     }
-    engine = *theirs;
-    return find_device(NULL);
+    return theirs;
 }
 
-static void open_all(void)
+static void *open_all(void *unused)
 {
     sgemm_kernels_status status;
-    if (!take_offered()) {
-        if (!open_library()) {
-            return;
+    /* The extension may be of another build, which cannot use the device. */
+    if (!take_offered(&chosen.functions) || !find_device(NULL)) {
+        const char *const error = open_library(&chosen.functions);
+        if (error) {
+            fail(error);
+            return unused;
         }
         if (!find_device(&status)) {
             fail(status.message);
-            return;
+            return unused;
         }
     }
     __atomic_store_n(&state, OPEN, __ATOMIC_RELEASE);
+    return unused;
+}
+
+/* Runs body(NULL) in a new thread, because the stack of this one may be small, or here if there is
+ * none. */
+static void run_apart(void *(*body)(void *))
+{
+    pthread_t thread;
+    sigset_t before;
+    signals_hold(&before); /* for the new thread, too */
+    if (pthread_create(&thread, NULL, body, NULL) == 0) {
+        pthread_join(thread, NULL);
+    } else {
+        body(NULL);
+    }
+    signals_release(&before);
 }
 
 __attribute__((visibility("default"))) OfferEngine sgemm_kernels_blas_offer_0;
@@ -93,7 +136,7 @@ bool engine_is_open(const char **why)
     int closed = CLOSED;
     if (__atomic_compare_exchange_n(&state, &closed, OPENING, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE)) {
-        open_all();
+        run_apart(open_all);
     }
     const int now = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
     *why = now == FAILED ? problem : "the device is being opened";
@@ -129,30 +172,66 @@ static void copy_triangle(const Request *request, const float *product)
 }
 
 /* Computes the whole square in memory of its own, so that C is unchanged after a failure. */
-static bool compute_syrk(const Request *request, sgemm_kernels_status *status)
+static bool compute_syrk(const Opened *opened, const char *variant, const Request *request,
+                         sgemm_kernels_status *status)
 {
+    const Engine *const engine = &opened->functions;
     const int64_t n = request->C.rows;
-    float *const product = engine.allocate(place.device, (size_t)(n * n) * sizeof(float));
+    float *const product = engine->allocate(opened->place.device, (size_t)(n * n) * sizeof(float));
     if (!product) {
         *status = (sgemm_kernels_status){SGEMM_KERNELS_OUT_OF_MEMORY, 0, "out of host memory"};
         return false;
     }
     const sgemm_kernels_matrix out = {product, n, n, n, 1};
-    const int code = engine.multiply(settings()->variant, &place, request->alpha, &request->A,
-                                     &request->B, 0.0f, NULL, &out, status);
+    const int code = engine->multiply(variant, &opened->place, request->alpha, &request->A,
+                                      &request->B, 0.0f, NULL, &out, status);
     status->out_changed = 0;
     if (code == SGEMM_KERNELS_OK) {
         copy_triangle(request, product);
     }
-    engine.free(product);
+    engine->free(product);
     return code == SGEMM_KERNELS_OK;
+}
+
+static bool compute(const Opened *opened, const char *variant, const Request *request,
+                    sgemm_kernels_status *status)
+{
+    return request->is_syrk
+               ? compute_syrk(opened, variant, request, status)
+               : opened->functions.multiply(variant, &opened->place, request->alpha, &request->A,
+                                            &request->B, request->beta, &request->C, &request->C,
+                                            status) == SGEMM_KERNELS_OK;
 }
 
 bool engine_compute(const Request *request, sgemm_kernels_status *status)
 {
-    if (request->is_syrk) {
-        return compute_syrk(request, status);
+    return compute(&chosen, settings()->variant, request, status);
+}
+
+static Opened on_cpu = {.place = {.device = SGEMM_KERNELS_CPU}};
+static char cpu_problem[600];
+
+static void *open_cpu(void *unused)
+{
+    const char *const error =
+        take_offered(&on_cpu.functions) ? NULL : open_library(&on_cpu.functions);
+    snprintf(cpu_problem, sizeof cpu_problem, "%s", error ? error : "");
+    return unused;
+}
+
+static void open_cpu_once(void)
+{
+    run_apart(open_cpu);
+}
+
+bool engine_compute_on_cpu(const Request *request, sgemm_kernels_status *status)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, open_cpu_once);
+    if (!on_cpu.functions.multiply) {
+        *status = (sgemm_kernels_status){.code = SGEMM_KERNELS_DEVICE};
+        snprintf(status->message, sizeof status->message, "%.500s", cpu_problem);
+        return false;
     }
-    return engine.multiply(settings()->variant, &place, request->alpha, &request->A, &request->B,
-                           request->beta, &request->C, &request->C, status) == SGEMM_KERNELS_OK;
+    return compute(&on_cpu, "auto", request, status);
 }

@@ -12,6 +12,9 @@ bool engine_is_open(const char **why);
  * unless status->out_changed. */
 bool engine_compute(const Request *request, sgemm_kernels_status *status);
 
+/* Computes the product on the CPU device, whether another device can be used or not. */
+bool engine_compute_on_cpu(const Request *request, sgemm_kernels_status *status);
+
 /* Opens nothing any more: the device has failed. */
 void engine_give_up(const char *why);
 

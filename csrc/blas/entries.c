@@ -42,22 +42,19 @@ typedef struct {
     float *C;
 } Sgemm;
 
-static void answer_sgemm(Entry entry, const Sgemm *s, const void *caller,
-                         void (*pass_on)(const void *, void *), const void *arguments)
+/* `request` has the entry, the caller, the own function and its arguments. */
+static void answer_sgemm(Request request, const Sgemm *s)
 {
     const Transpose a = transpose_of(s->transa), b = transpose_of(s->transb);
-    bool valid = a != WRONG && b != WRONG && (s->order == ROW_MAJOR || s->order == COLUMN_MAJOR) &&
-                 s->m > 0 && s->n > 0 && s->k > 0 && s->alpha != 0.0f;
-    Request request = {.entry = entry,
-                       .alpha = s->alpha,
-                       .beta = s->beta,
-                       .pass_on = pass_on,
-                       .arguments = arguments};
-    request.A = operand(s->A, s->m, s->k, s->lda, s->order, a, &valid);
-    request.B = operand(s->B, s->k, s->n, s->ldb, s->order, b, &valid);
-    request.C = operand(s->C, s->m, s->n, s->ldc, s->order, AS_IS, &valid);
-    request.valid = valid;
-    request_answer(&request, caller);
+    request.valid = a != WRONG && b != WRONG &&
+                    (s->order == ROW_MAJOR || s->order == COLUMN_MAJOR) && s->m >= 0 && s->n >= 0 &&
+                    s->k >= 0;
+    request.alpha = s->alpha;
+    request.beta = s->beta;
+    request.A = operand(s->A, s->m, s->k, s->lda, s->order, a, &request.valid);
+    request.B = operand(s->B, s->k, s->n, s->ldb, s->order, b, &request.valid);
+    request.C = operand(s->C, s->m, s->n, s->ldc, s->order, AS_IS, &request.valid);
+    request_answer(&request);
 }
 
 typedef struct {
@@ -69,27 +66,19 @@ typedef struct {
     float *C;
 } Ssyrk;
 
-static void answer_ssyrk(Entry entry, const Ssyrk *s, const void *caller,
-                         void (*pass_on)(const void *, void *), const void *arguments)
+static void answer_ssyrk(Request request, const Ssyrk *s)
 {
-    const bool upper = s->uplo == UPPER, lower = s->uplo == LOWER;
-    const Transpose trans = transpose_of(s->trans);
-    bool valid = (upper || lower) && trans != WRONG &&
-                 (s->order == ROW_MAJOR || s->order == COLUMN_MAJOR) && s->n > 0 && s->k > 0 &&
-                 s->alpha != 0.0f;
-    Request request = {.entry = entry,
-                       .is_syrk = true,
-                       .upper = upper,
-                       .alpha = s->alpha,
-                       .beta = s->beta,
-                       .pass_on = pass_on,
-                       .arguments = arguments};
-    const Transpose other = trans == AS_IS ? TRANSPOSED : AS_IS;
-    request.A = operand(s->A, s->n, s->k, s->lda, s->order, trans, &valid);
-    request.B = operand(s->A, s->k, s->n, s->lda, s->order, other, &valid);
-    request.C = operand(s->C, s->n, s->n, s->ldc, s->order, AS_IS, &valid);
-    request.valid = valid;
-    request_answer(&request, caller);
+    const Transpose trans = transpose_of(s->trans), other = trans == AS_IS ? TRANSPOSED : AS_IS;
+    request.valid = (s->uplo == UPPER || s->uplo == LOWER) && trans != WRONG &&
+                    (s->order == ROW_MAJOR || s->order == COLUMN_MAJOR) && s->n >= 0 && s->k >= 0;
+    request.is_syrk = true;
+    request.upper = s->uplo == UPPER;
+    request.alpha = s->alpha;
+    request.beta = s->beta;
+    request.A = operand(s->A, s->n, s->k, s->lda, s->order, trans, &request.valid);
+    request.B = operand(s->A, s->k, s->n, s->lda, s->order, other, &request.valid);
+    request.C = operand(s->C, s->n, s->n, s->ldc, s->order, AS_IS, &request.valid);
+    request_answer(&request);
 }
 
 /* ------------------------------------------------------------------ Fortran */
@@ -149,7 +138,8 @@ static void pass_on_fortran_sgemm(const void *arguments, void *own)
 static void fortran_sgemm(Entry entry, bool wide, const void *caller,
                           const FortranSgemmArguments *a)
 {
-    wide = wide || own_is_wide(own_function(entry, caller));
+    const Own own = own_function(entry, caller);
+    wide = wide || own.wide;
     const Sgemm sgemm = {COLUMN_MAJOR,
                          number_of(*a->transa),
                          number_of(*a->transb),
@@ -164,7 +154,12 @@ static void fortran_sgemm(Entry entry, bool wide, const void *caller,
                          a->A,
                          a->B,
                          a->C};
-    answer_sgemm(entry, &sgemm, caller, pass_on_fortran_sgemm, a);
+    answer_sgemm((Request){.entry = entry,
+                           .caller = caller,
+                           .own = own,
+                           .pass_on = pass_on_fortran_sgemm,
+                           .arguments = a},
+                 &sgemm);
 }
 
 #define FORTRAN_SGEMM(name, wide)                                                                  \
@@ -195,7 +190,8 @@ static void pass_on_fortran_ssyrk(const void *arguments, void *own)
 static void fortran_ssyrk(Entry entry, bool wide, const void *caller,
                           const FortranSsyrkArguments *a)
 {
-    wide = wide || own_is_wide(own_function(entry, caller));
+    const Own own = own_function(entry, caller);
+    wide = wide || own.wide;
     const Ssyrk ssyrk = {COLUMN_MAJOR,
                          number_of(*a->uplo),
                          number_of(*a->trans),
@@ -207,7 +203,12 @@ static void fortran_ssyrk(Entry entry, bool wide, const void *caller,
                          *a->beta,
                          a->A,
                          a->C};
-    answer_ssyrk(entry, &ssyrk, caller, pass_on_fortran_ssyrk, a);
+    answer_ssyrk((Request){.entry = entry,
+                           .caller = caller,
+                           .own = own,
+                           .pass_on = pass_on_fortran_ssyrk,
+                           .arguments = a},
+                 &ssyrk);
 }
 
 #define FORTRAN_SSYRK(name, wide)                                                                  \
@@ -242,13 +243,19 @@ static void pass_on_cblas_sgemm(const void *arguments, void *own)
 
 static void cblas_sgemm_of(Entry entry, bool wide, const void *caller, const Sgemm *arguments)
 {
-    wide = wide || own_is_wide(own_function(entry, caller));
+    const Own own = own_function(entry, caller);
+    wide = wide || own.wide;
     Sgemm sgemm = *arguments;
     int64_t *const integers[] = {&sgemm.m, &sgemm.n, &sgemm.k, &sgemm.lda, &sgemm.ldb, &sgemm.ldc};
     for (size_t index = 0; index < sizeof integers / sizeof *integers; ++index) {
         *integers[index] = value(*integers[index], wide);
     }
-    answer_sgemm(entry, &sgemm, caller, pass_on_cblas_sgemm, arguments);
+    answer_sgemm((Request){.entry = entry,
+                           .caller = caller,
+                           .own = own,
+                           .pass_on = pass_on_cblas_sgemm,
+                           .arguments = arguments},
+                 &sgemm);
 }
 
 #define CBLAS_SGEMM(name, wide)                                                                    \
@@ -270,13 +277,19 @@ static void pass_on_cblas_ssyrk(const void *arguments, void *own)
 
 static void cblas_ssyrk_of(Entry entry, bool wide, const void *caller, const Ssyrk *arguments)
 {
-    wide = wide || own_is_wide(own_function(entry, caller));
+    const Own own = own_function(entry, caller);
+    wide = wide || own.wide;
     Ssyrk ssyrk = *arguments;
     int64_t *const integers[] = {&ssyrk.n, &ssyrk.k, &ssyrk.lda, &ssyrk.ldc};
     for (size_t index = 0; index < sizeof integers / sizeof *integers; ++index) {
         *integers[index] = value(*integers[index], wide);
     }
-    answer_ssyrk(entry, &ssyrk, caller, pass_on_cblas_ssyrk, arguments);
+    answer_ssyrk((Request){.entry = entry,
+                           .caller = caller,
+                           .own = own,
+                           .pass_on = pass_on_cblas_ssyrk,
+                           .arguments = arguments},
+                 &ssyrk);
 }
 
 #define CBLAS_SSYRK(name, wide)                                                                    \

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* sigset_t */
 #include "log.h"
 
 #include <inttypes.h>
@@ -7,7 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "say.h"
 #include "settings.h"
+#include "signals.h"
 
 enum { ROWS = 512, SHOWN = 12 };
 
@@ -26,14 +29,21 @@ static int used;
 static int64_t calls[2]; /* passed on, and computed here */
 static double seconds[2];
 
+static sigset_t signals; /* of the thread that has the lock */
+
 static void lock(void)
 {
+    sigset_t before;
+    signals_hold(&before);
     pthread_mutex_lock(&mutex);
+    signals = before;
 }
 
 static void unlock(void)
 {
+    const sigset_t before = signals;
     pthread_mutex_unlock(&mutex);
+    signals_release(&before);
 }
 
 /* A forked child counts its own calls. */
@@ -45,10 +55,11 @@ static void restart(void)
     unlock();
 }
 
+/* NULL if there is no place for the log. */
 static FILE *open_log(void)
 {
     FILE *const file = settings()->logfile ? fopen(settings()->logfile, "ae") : NULL;
-    return file ? file : stderr;
+    return file ? file : say_can() ? stderr : NULL;
 }
 
 static void close_log(FILE *file)
@@ -77,10 +88,8 @@ static void print_row(FILE *file, const Row *row)
             entry_names[row->entry], row->m, row->n, row->k, row->what);
 }
 
-static void print_summary(void)
+static void print_summary_to(FILE *file)
 {
-    lock();
-    FILE *const file = open_log();
     fprintf(file,
             "sgemm_kernels: process %d: %" PRId64 " calls computed here (%.4f s), %" PRId64
             " passed on (%.4f s)\n",
@@ -95,7 +104,16 @@ static void print_summary(void)
     if (used > SHOWN) {
         fprintf(file, "  and %d further rows\n", used - SHOWN);
     }
-    close_log(file);
+}
+
+static void print_summary(void)
+{
+    lock();
+    FILE *const file = open_log();
+    if (file) {
+        print_summary_to(file);
+        close_log(file);
+    }
     unlock();
 }
 
@@ -139,8 +157,8 @@ void log_note(const Request *request, bool here, const char *what, double durati
     row->seconds += duration;
     ++calls[here];
     seconds[here] += duration;
-    if (settings()->log == LOG_CALLS) {
-        FILE *const file = open_log();
+    FILE *const file = settings()->log == LOG_CALLS ? open_log() : NULL;
+    if (file) {
         fprintf(file,
                 "sgemm_kernels: %s M=%" PRId64 " N=%" PRId64 " K=%" PRId64
                 " alpha=%g beta=%g: %.6f s, %s\n",

@@ -3,17 +3,34 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <stdio.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "imports.h"
+#include "say.h"
 #include "settings.h"
+#include "width.h"
 
-/* The function that each caller in this thread got last. Asking the loader costs 1.2 us. */
-static _Thread_local struct {
-    const void *caller;
-    void *function;
-} last[BLAS_ENTRY_COUNT];
+/* How many objects the loader has added and removed so far. After a change, an address can belong to
+ * another object. */
+typedef struct {
+    unsigned long long added, removed;
+} Loads;
+
+static int read_loads(struct dl_phdr_info *object, size_t bytes, void *context)
+{
+    (void)bytes;
+    *(Loads *)context = (Loads){object->dlpi_adds, object->dlpi_subs};
+    return 1;
+}
+
+static Loads loads_now(void)
+{
+    Loads loads = {0, 0};
+    dl_iterate_phdr(read_loads, &loads);
+    return loads;
+}
 
 static const char *base_name(const char *path)
 {
@@ -31,41 +48,49 @@ static bool is_own(void *function)
            !strstr(base_name(theirs.dli_fname), "blastrampoline");
 }
 
-static void *function_in(void *library, const char *name)
+static Own function_in(void *library, const char *name)
 {
     void *const function = library ? dlsym(library, name) : NULL;
-    return is_own(function) ? function : NULL;
+    const size_t length = strlen(name);
+    const bool is_plain = length < 3 || strcmp(name + length - 3, "64_") != 0;
+    return is_own(function) ? (Own){function, !is_plain || width_is_64(function)}
+                            : (Own){NULL, false};
+}
+
+static void *named;
+
+static void open_named(void)
+{
+    const char *const path = settings()->library;
+    named = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (path && !named) {
+        say("ignoring SGEMM_KERNELS_BLAS_LIBRARY: %s", dlerror());
+    }
 }
 
 /* The function in a library that the user names, also without the prefix of SciPy's builds. */
-static void *in_named(const char *path, const char *name)
+static Own in_named(const char *name)
 {
-    void *const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    void *const function = function_in(library, name);
-    return function || strncmp(name, "scipy_", 6) != 0 ? function : function_in(library, name + 6);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, open_named);
+    const Own own = function_in(named, name);
+    return own.function || strncmp(name, "scipy_", 6) != 0 ? own : function_in(named, name + 6);
 }
 
 /* Searches a loaded object and the libraries that it was linked with. */
-static void *in_loaded(const char *path, const char *name)
+static Own in_loaded(const char *path, const char *name)
 {
     void *const object = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
-    void *const function = function_in(object, name);
+    const Own own = function_in(object, name);
     if (object) {
         dlclose(object);
     }
-    return function;
+    return own;
 }
 
-static void *in_callers_object(const void *caller, const char *name)
-{
-    Dl_info info;
-    return dladdr(caller, &info) && info.dli_fname && *info.dli_fname
-               ? in_loaded(info.dli_fname, name)
-               : NULL;
-}
-
-/* The paths of the loaded objects, one after the other. */
+/* The paths of loaded objects, one after the other. */
 typedef struct {
+    const char *imported; /* only objects that import this name; NULL: all */
     char *paths;
     size_t bytes;
 } Objects;
@@ -75,7 +100,9 @@ static int note_object(struct dl_phdr_info *object, size_t bytes, void *context)
     (void)bytes;
     Objects *const objects = context;
     const size_t length = object->dlpi_name ? strlen(object->dlpi_name) : 0;
-    char *const longer = length ? realloc(objects->paths, objects->bytes + length + 1) : NULL;
+    const bool counts = !objects->imported || imports(object, objects->imported);
+    char *const longer =
+        length && counts ? realloc(objects->paths, objects->bytes + length + 1) : NULL;
     if (longer) {
         memcpy(longer + objects->bytes, object->dlpi_name, length + 1);
         objects->paths = longer;
@@ -84,58 +111,69 @@ static int note_object(struct dl_phdr_info *object, size_t bytes, void *context)
     return 0;
 }
 
-/* Searches every loaded object. The loader holds a lock while it lists them, so they are opened
- * afterwards: otherwise a thread that opens a library could wait for this one forever. */
-static void *in_any_object(const char *name)
+/* Searches loaded objects. The loader holds a lock while it lists them, so they are opened
+ * afterwards: otherwise a thread that opens a library could wait for this one forever.
+ *
+ * Prefers a function with 32-bit integers: with sizes below 2^31 it computes the same for a caller
+ * that passes 64-bit integers, but not the other way around. */
+static Own in_any_object(const char *name, bool only_importing)
 {
-    Objects objects = {NULL, 0};
-    void *function = NULL;
+    Objects objects = {.imported = only_importing ? name : NULL};
+    Own own = {NULL, false};
     dl_iterate_phdr(note_object, &objects);
-    for (size_t at = 0; at < objects.bytes && !function; at += strlen(objects.paths + at) + 1) {
-        function = in_loaded(objects.paths + at, name);
+    for (size_t at = 0; at < objects.bytes && (!own.function || own.wide);
+         at += strlen(objects.paths + at) + 1) {
+        const Own found = in_loaded(objects.paths + at, name);
+        own = !own.function || (found.function && !found.wide) ? found : own;
     }
     free(objects.paths);
-    return function;
+    return own;
 }
 
-static void *find(const char *name, const void *caller)
+/* The object of the caller. `only_importing`: if it imports the name. Otherwise the caller is not
+ * the code that called the function: that code ended with a jump to it. */
+static Own in_callers_object(const void *caller, const char *name, bool only_importing)
 {
-    const char *const named = settings()->library;
-    void *function = named ? in_named(named, name) : NULL;
-    function = function ? function : function_in(RTLD_NEXT, name);
-    /* Python opens NumPy's OpenBLAS with RTLD_LOCAL, which RTLD_NEXT does not see. */
-    function = function ? function : in_callers_object(caller, name);
-    function = function ? function : in_any_object(name);
-    if (!function) {
-        fprintf(stderr,
-                "sgemm_kernels: found no BLAS with %s: set SGEMM_KERNELS_BLAS_LIBRARY to the "
-                "program's own BLAS, such as libopenblas.so.0\n",
-                name);
-        abort();
-    }
-    return function;
+    Dl_info info;
+    return dladdr(caller, &info) && info.dli_fname && *info.dli_fname &&
+                   (!only_importing || imports_at(info.dli_fbase, name))
+               ? in_loaded(info.dli_fname, name)
+               : (Own){NULL, false};
 }
 
-void *own_function(Entry entry, const void *caller)
+static Own find(const char *name, const void *caller)
 {
-    if (last[entry].caller != caller) {
-        last[entry].function = find(entry_names[entry], caller);
+    Own own = in_named(name);
+    /* As the loader would have searched. Python opens NumPy's OpenBLAS with RTLD_LOCAL, therefore
+     * RTLD_NEXT does not see it. */
+    own = own.function ? own : function_in(RTLD_NEXT, name);
+    own = own.function ? own : in_callers_object(caller, name, true);
+    own = own.function ? own : in_any_object(name, true);
+    own = own.function ? own : in_callers_object(caller, name, false);
+    return own.function ? own : in_any_object(name, false);
+}
+
+Own own_function(Entry entry, const void *caller)
+{
+    /* What each caller in this thread got last. A search takes microseconds, loads_now() 0.05. */
+    static _Thread_local struct {
+        const void *caller;
+        Loads loads;
+        Own own;
+    } last[BLAS_ENTRY_COUNT];
+    const Loads loads = loads_now();
+    if (last[entry].caller != caller || last[entry].loads.added != loads.added ||
+        last[entry].loads.removed != loads.removed) {
+        last[entry].own = find(entry_names[entry], caller);
+        last[entry].loads = loads;
         last[entry].caller = caller;
     }
-    return last[entry].function;
+    return last[entry].own;
 }
 
-bool own_is_wide(void *function)
+bool own_contains(const Own *own, const void *code)
 {
-    static void *_Atomic known; /* the last narrow function that was asked for */
-    Dl_info info;
-    if (function == known) {
-        return false;
-    }
-    const bool wide =
-        dladdr(function, &info) && strstr(base_name(info.dli_fname), "blas64") != NULL;
-    if (!wide) {
-        known = function;
-    }
-    return wide;
+    Dl_info library, info;
+    return dladdr(own->function, &library) && dladdr(code, &info) &&
+           library.dli_fbase == info.dli_fbase;
 }

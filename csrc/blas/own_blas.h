@@ -4,12 +4,11 @@
 
 #include "request.h"
 
-/* The program's own function of that name. If there is none, prints what to do and aborts, because
- * the caller has no way to receive an error. */
-void *own_function(Entry entry, const void *caller);
+/* The program's own function of that name, for the code that calls it. Its function is NULL if the
+ * program has no BLAS. */
+Own own_function(Entry entry, const void *caller);
 
-/* Whether plain names of the library that has this function take 64-bit integers, as in Debian's
- * libopenblas64 and libblas64. */
-bool own_is_wide(void *function);
+/* Whether the code is in the library of the function. */
+bool own_contains(const Own *own, const void *code);
 
 #endif

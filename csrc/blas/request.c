@@ -1,7 +1,6 @@
 #define _GNU_SOURCE /* clock_gettime */
 #include "request.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -9,6 +8,7 @@
 #include "estimate.h"
 #include "log.h"
 #include "own_blas.h"
+#include "say.h"
 #include "settings.h"
 
 #define BLAS_NAME(name) #name,
@@ -24,8 +24,20 @@ static double missed_s; /* what the products that were passed on would have gain
 enum { UNTIMED = 3 };
 static int computed;
 
-/* Some libraries call sgemm_ in their cblas_sgemm: that call is part of one that was passed on. */
-static _Thread_local bool is_passing_on;
+/* The call of this thread that is being passed on. Its frame is NULL if there is none. A longjmp out
+ * of the program's own BLAS, such as from its error handler, leaves it here. */
+static _Thread_local struct {
+    const char *frame;
+    Own own;
+} passing_on;
+
+/* Some libraries call sgemm_ in their cblas_sgemm: that call is part of one that was passed on. Its
+ * frame is deeper in the stack, and its caller is in the library. */
+static bool is_part_of_another(const Request *request)
+{
+    const char *const frame = __builtin_frame_address(0);
+    return frame < passing_on.frame && own_contains(&passing_on.own, request->caller);
+}
 
 static double now(void)
 {
@@ -43,11 +55,20 @@ static bool has_gained(double gain)
     return after >= opening_s;
 }
 
+#ifdef SGEMM_CUDA
+static const bool has_gpu_code = true;
+#else
+static const bool has_gpu_code = false;
+#endif
+
 /* Why the product is passed on; NULL if it is computed here. */
 static const char *reason_to_pass_on(const Request *request)
 {
     const Settings *const s = settings();
     const char *why;
+    if (!s->on_cpu && !has_gpu_code) {
+        return "this build of sgemm_kernels has no GPU support";
+    }
     if (s->has_min || s->on_cpu) {
         if (request_flops(request) < s->min) {
             return "smaller than SGEMM_KERNELS_BLAS_MIN";
@@ -78,11 +99,10 @@ static bool compute(const Request *request, sgemm_kernels_status *status)
         return true;
     }
     if (status->out_changed && request->beta != 0.0f) {
-        fprintf(stderr,
-                "sgemm_kernels: the product M=%lld N=%lld K=%lld failed when a part of C was "
-                "already overwritten, and beta is not 0, so C is lost: %s\n",
-                (long long)request->C.rows, (long long)request->C.cols, (long long)request->A.cols,
-                status->message);
+        say("the product M=%lld N=%lld K=%lld failed when a part of C was already overwritten, and "
+            "beta is not 0, so C is lost: %s",
+            (long long)request->C.rows, (long long)request->C.cols, (long long)request->A.cols,
+            status->message);
         abort();
     }
     if (status->code == SGEMM_KERNELS_DEVICE || status->code == SGEMM_KERNELS_UNSUPPORTED ||
@@ -92,11 +112,41 @@ static bool compute(const Request *request, sgemm_kernels_status *status)
     return false;
 }
 
-void request_answer(const Request *request, const void *caller)
+/* A program can find our function where it would find none, and then has no BLAS of its own that
+ * could compute the product. The caller has no way to receive an error. */
+static void compute_on_cpu(const Request *request)
 {
-    void *const own = own_function(request->entry, caller);
-    if (!request->valid || is_passing_on) {
-        request->pass_on(request->arguments, own);
+    sgemm_kernels_status status;
+    const double begin = now();
+    if (!engine_compute_on_cpu(request, &status)) {
+        say("the program has no BLAS with %s, and the product M=%lld N=%lld K=%lld failed: %s. Set "
+            "SGEMM_KERNELS_BLAS_LIBRARY to a BLAS, such as libopenblas.so.0",
+            entry_names[request->entry], (long long)request->C.rows, (long long)request->C.cols,
+            (long long)request->A.cols, status.message);
+        abort();
+    }
+    const double seconds = now() - begin;
+    estimate_learn_own(request, seconds);
+    log_note(request, true, "computed on the CPU device: the program has no BLAS", seconds);
+}
+
+static void pass_on(const Request *request)
+{
+    if (request->own.function) {
+        request->pass_on(request->arguments, request->own.function);
+    } else if (!request->valid) {
+        say("%s was called with a wrong argument", entry_names[request->entry]);
+    } else if (request->C.rows > 0 && request->C.cols > 0) {
+        compute_on_cpu(request);
+    }
+}
+
+void request_answer(const Request *request)
+{
+    const bool has_product = request->valid && request->C.rows > 0 && request->C.cols > 0 &&
+                             request->A.cols > 0 && request->alpha != 0.0f;
+    if (!has_product || is_part_of_another(request)) {
+        pass_on(request);
         return;
     }
     sgemm_kernels_status status;
@@ -107,10 +157,15 @@ void request_answer(const Request *request, const void *caller)
         }
         why = status.message;
     }
+    if (!request->own.function) {
+        pass_on(request);
+        return;
+    }
     const double begin = now();
-    is_passing_on = true;
-    request->pass_on(request->arguments, own);
-    is_passing_on = false;
+    passing_on.own = request->own;
+    passing_on.frame = __builtin_frame_address(0);
+    pass_on(request);
+    passing_on.frame = NULL;
     const double seconds = now() - begin;
     estimate_learn_own(request, seconds);
     log_note(request, false, why, seconds);

@@ -33,11 +33,19 @@ typedef enum { BLAS_ENTRIES(BLAS_ENTRY) BLAS_ENTRY_COUNT } Entry;
 
 extern const char *const entry_names[BLAS_ENTRY_COUNT];
 
+/* A function of the program's own BLAS. */
+typedef struct {
+    void *function; /* NULL: the program has no BLAS */
+    bool wide;      /* its integers have 64 bits */
+} Own;
+
 /* C = alpha * A @ B + beta * C. For ssyrk, B is the transposed A, and only one triangle of C is
  * read and written. */
 typedef struct Request {
     Entry entry;
-    bool valid; /* false: the program's own function reports the mistake */
+    const void *caller; /* the address of the calling code */
+    Own own;
+    bool valid; /* false: an argument is wrong */
     bool is_syrk, upper;
     float alpha, beta;
     sgemm_kernels_matrix A, B, C;
@@ -54,8 +62,7 @@ static inline double request_flops(const Request *request)
     return request->is_syrk ? all / 2 : all;
 }
 
-/* Computes the product here, or passes it on to the program's own function, which is found from the
- * address of the calling code. */
-void request_answer(const Request *request, const void *caller);
+/* Computes the product here, or passes it on to the program's own function. */
+void request_answer(const Request *request);
 
 #endif

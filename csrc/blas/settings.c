@@ -1,9 +1,12 @@
+#define _GNU_SOURCE /* sigset_t */
 #include "settings.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "say.h"
+#include "signals.h"
 
 static Settings known;
 
@@ -14,17 +17,25 @@ static const char *value_of(const char *variable)
     return value && *value ? value : NULL;
 }
 
+/* Reads a number from 0 on, such as 1e9. False, and *flops is unchanged, if the text is none. */
+static bool read_flops(const char *text, double *flops)
+{
+    char *end;
+    const double number = strtod(text, &end);
+    const bool valid = end != text && *end == '\0' && number >= 0; /* not NaN */
+    *flops = valid ? number : *flops;
+    return valid;
+}
+
 static void read_all(void)
 {
     const char *const variant = value_of("SGEMM_KERNELS_BLAS_VARIANT");
     const char *const min = value_of("SGEMM_KERNELS_BLAS_MIN");
     const char *const log = value_of("SGEMM_KERNELS_BLAS_LOG");
-    char *end = NULL;
     known.variant = variant ? variant : "auto";
     known.device = value_of("SGEMM_KERNELS_BLAS_DEVICE");
     known.on_cpu = known.device && strcmp(known.device, "cpu") == 0;
-    known.min = min ? strtod(min, &end) : 0;
-    known.has_min = min && *end == '\0';
+    known.has_min = min && read_flops(min, &known.min);
     known.library = value_of("SGEMM_KERNELS_BLAS_LIBRARY");
     known.logfile = value_of("SGEMM_KERNELS_BLAS_LOGFILE");
     known.log = !log                        ? LOG_NOTHING
@@ -32,22 +43,23 @@ static void read_all(void)
                 : strcmp(log, "calls") == 0 ? LOG_CALLS
                                             : LOG_NOTHING;
     if (min && !known.has_min) {
-        fprintf(stderr,
-                "sgemm_kernels: ignoring SGEMM_KERNELS_BLAS_MIN='%s': set it to the least 2*M*N*K, "
-                "such as 1e9\n",
-                min);
+        say("ignoring SGEMM_KERNELS_BLAS_MIN='%s': set it to the least 2*M*N*K, such as 1e9", min);
     }
     if (log && !known.log) {
-        fprintf(stderr,
-                "sgemm_kernels: ignoring SGEMM_KERNELS_BLAS_LOG='%s': set it to 'stats' or "
-                "'calls'\n",
-                log);
+        say("ignoring SGEMM_KERNELS_BLAS_LOG='%s': set it to 'stats' or 'calls'", log);
     }
 }
 
 const Settings *settings(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, read_all);
+    static bool is_known;
+    if (!__atomic_load_n(&is_known, __ATOMIC_ACQUIRE)) {
+        sigset_t before;
+        signals_hold(&before);
+        pthread_once(&once, read_all);
+        signals_release(&before);
+        __atomic_store_n(&is_known, true, __ATOMIC_RELEASE);
+    }
     return &known;
 }

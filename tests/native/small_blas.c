@@ -1,7 +1,7 @@
 /* A BLAS for tests/test_blas.py: plain loops that count their calls. Compiled with -DPREFIX=scipy_,
- * names have that prefix. INTEGER is the
- * type of sizes. As in the reference BLAS, cblas_sgemm calls sgemm_, and wrong arguments are
- * reported by xerbla_. */
+ * names have that prefix. INTEGER is the type of sizes. As in the reference BLAS, cblas_sgemm calls
+ * sgemm_. PADDING moves the functions to other addresses. OPENBLAS and BLIS are the answers of
+ * functions that those libraries have. */
 #include <stddef.h>
 
 #define JOINED(a, b) a##b
@@ -15,6 +15,26 @@
 #endif
 
 long own_sgemm_calls, own_cblas_calls, own_ssyrk_calls, errors;
+void (*at_each_sgemm)(void);
+
+#ifdef PADDING
+void padding(void)
+{
+    __asm__ volatile(".skip 65536, 0xcc");
+}
+#endif
+#ifdef OPENBLAS
+const char *openblas_get_config(void)
+{
+    return OPENBLAS;
+}
+#endif
+#ifdef BLIS
+long bli_info_get_blas_int_type_size(void)
+{
+    return BLIS;
+}
+#endif
 
 static void scale(float *value, float beta)
 {
@@ -32,6 +52,9 @@ void NAMED(sgemm_)(const char *transa, const char *transb, const INTEGER *m, con
                    const INTEGER *ldc)
 {
     ++own_sgemm_calls;
+    if (at_each_sgemm) {
+        at_each_sgemm();
+    }
     if (*m < 0 || *n < 0 || *k < 0 || *lda < (is_n(transa) ? *m : *k) ||
         *ldb < (is_n(transb) ? *k : *n) || *ldc < *m) {
         ++errors;
