@@ -224,14 +224,17 @@ gpu-check: build-lib
 			| LC_ALL=C sort | xargs cat | sha256sum); \
 		[ "$$key" = "$$(cat $(GPU_CHECK)/key 2> /dev/null)" ] || \
 		{ rm -f $(GPU_CHECK)/*.xml $(GPU_CHECK)/sanitize.txt; echo "$$key" > $(GPU_CHECK)/key; }
-	$(MAKE) --jobs=8 $(call GPU_REPORTS,$(TOGETHER))
+	$(MAKE) --jobs=$(CORES) $(call GPU_REPORTS,$(TOGETHER))
 	$(MAKE) $(call GPU_REPORTS,$(ALONE))
 	$(MAKE) $(GPU_CHECK)/sanitize.txt
 	$(IN_BUILD_LIB) $(PYTHON) tests/record_gpu_check.py $(GPU_CHECK) | tee $(GPU_CHECK)/record.json
 
+GPU_TESTS := not packaging and not fake_cuda and not nvcc
+$(call GPU_REPORTS,$(CUSTOM)): GPU_TESTS += and not thorough
+
 # Failures are in the report; the record names them, and fails.
 $(GPU_CHECK)/%.xml:
-	-$(IN_BUILD_LIB) $(PYTHON) -m pytest -q -m "not packaging" tests/$* --junitxml=$@
+	-$(IN_BUILD_LIB) $(PYTHON) -m pytest -q -m "$(GPU_TESTS)" tests/$* --junitxml=$@
 
 $(GPU_CHECK)/sanitize.txt:
 	if [ $$($(IN_BUILD_LIB) $(PYTHON) -c 'from sgemm_kernels import _core; print(_core._GPU_KIND)') = hip ]; \
