@@ -211,8 +211,8 @@ IN_BUILD_LIB := PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/build/lib$${PYTHONPATH:+:
 build-lib:
 	$(PYTHON) setup.py --quiet build --build-lib build/lib
 
-# Every file of tests in a process of its own, and every rung under compute-sanitizer: gpu-sanitize, in
-# tests/native/checks.mk. What is finished is kept: an interrupted check goes on, and a change of
+# Every file of tests in a process of its own, and every rung under compute-sanitizer: gpu-sanitize,
+# in tests/native/checks.mk. What is finished is kept: an interrupted check goes on, and a change of
 # sources begins again. record.json is to be kept with the results.
 GPU_CHECK := build/gpu-check
 GPU_REPORTS = $(1:tests/%=$(GPU_CHECK)/%.xml)

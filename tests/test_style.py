@@ -3,6 +3,7 @@
 import ast
 import inspect
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -47,6 +48,35 @@ def test_clang_format():
     ]
     assert sources
     passes("clang-format", "--dry-run", "--Werror", *sources)
+
+
+COMMENTED = {".c", ".cpp", ".cu", ".cuh", ".h", ".in", ".js", ".mk", ".py", ".sh", ".toml", ".yml"}
+COMMENT = re.compile(r"\s*(#|//|/\*|\* )")
+
+
+def long_comments(text):
+    """The comment lines beyond 100 columns. The formatters break code, and not comments."""
+    return [
+        line for line in text.splitlines() if len(line) > 100 and COMMENT.match(line) is not None
+    ]
+
+
+def test_comments_have_at_most_100_columns():
+    places = [ROOT / name for name in ("Makefile", "pyproject.toml", "setup.py")]
+    for folder in ("csrc", "sgemm_kernels", "tests", "benchmarks", "examples", "build_backend"):
+        places += [path for path in (ROOT / folder).rglob("*") if path.suffix in COMMENTED]
+    found = {
+        str(path.relative_to(ROOT)): lines
+        for path in places
+        if (lines := long_comments(path.read_text(encoding="utf-8", errors="replace")))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize("begin", ["# ", "// ", "/* ", " * ", "    /* "])
+def test_a_long_comment_is_found(begin):
+    line = begin.ljust(101, "x")
+    assert long_comments(f"{line}\n{line[:100]}\n{'x' * 101}\n") == [line]
 
 
 def private(name):

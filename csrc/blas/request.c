@@ -15,8 +15,8 @@
 const char *const entry_names[BLAS_ENTRY_COUNT] = {BLAS_ENTRIES(BLAS_NAME)};
 #undef BLAS_NAME
 
-/* Opening a GPU takes less than this (0.13 s on an H100), but also memory. Until the products so far
- * would have gained as much, they are passed on: a short program never opens it. */
+/* Opening a GPU takes less than this (0.13 s on an H100), but also memory. Until the products so
+ * far would have gained as much, they are passed on: a short program never opens it. */
 static const double opening_s = 0.25;
 static double missed_s; /* what the products that were passed on would have gained */
 

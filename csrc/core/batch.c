@@ -153,8 +153,8 @@ static bool continues_cols(const Product *product, const Batch *batch, int opera
     return matrix->cols == 1 || bytes == matrix->cols * matrix->col_bytes;
 }
 
-/* Makes the axis a part of the rows of A, C and out, or of the columns of B, C and out, if the other
- * operand is the same along it. */
+/* Makes the axis a part of the rows of A, C and out, or of the columns of B, C and out, if the
+ * other operand is the same along it. */
 static bool fold_axis(Product *product, Batch *batch, int axis)
 {
     const bool has_C = product->beta != 0.0f;

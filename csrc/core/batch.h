@@ -22,8 +22,8 @@ typedef struct Batch {
 } Batch;
 
 /* Stores the operands in the product, and the batch of their leading axes. A vector A is a row, and
- * a vector B is a column. False if the leading axes cannot be broadcast. The caller has checked that
- * both have axes and that K agrees. */
+ * a vector B is a column. False if the leading axes cannot be broadcast. The caller has checked
+ * that both have axes and that K agrees. */
 bool batch_of(const View *A, const View *B, Product *product, Batch *batch);
 
 /* Stores the result's shape and returns its number of axes. */

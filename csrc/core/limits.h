@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-/* The CPU quota in cores, rounded up; 0 for no limit. `proc` and `cgroups` are the folders /proc and
- * /sys/fs/cgroup. */
+/* The CPU quota in cores, rounded up; 0 for no limit. `proc` and `cgroups` are the folders /proc
+ * and /sys/fs/cgroup. */
 int64_t limits_quota_cores(const char *proc, const char *cgroups);
 
 /* The memory that this process may use, in bytes: the machine's, or the smallest limit. */

@@ -10,9 +10,9 @@
 extern "C" {
 #endif
 
-/* out = alpha * A @ B + beta * C, for one product or each of a batch. The caller has checked that shapes agree, that out is not empty
- * and does not overlap itself, and that the device can run the variant. C is ignored when beta is
- * 0. */
+/* out = alpha * A @ B + beta * C, for one product or each of a batch. The caller has checked that
+ * shapes agree, that out is not empty and does not overlap itself, and that the device can run the
+ * variant. C is ignored when beta is 0. */
 typedef struct Product {
     const Variant *variant;
     DeviceKind kind;

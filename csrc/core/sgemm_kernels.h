@@ -92,8 +92,8 @@ SGEMM_KERNELS_API int sgemm_kernels_multiply_batched(
     const sgemm_kernels_matrix *out, int64_t stride_out, sgemm_kernels_status *status);
 
 /* The same for `count` products of any shapes. A, B, C and out are arrays of `count` matrices. Many
- * products can share a launch on a GPU. An `out` may overlap A, B and C of any product; the matrices
- * of `out` must not overlap each other. All are checked before any is computed. */
+ * products can share a launch on a GPU. An `out` may overlap A, B and C of any product; the
+ * matrices of `out` must not overlap each other. All are checked before any is computed. */
 SGEMM_KERNELS_API int sgemm_kernels_multiply_many(
     const char *variant, const sgemm_kernels_place *place, int64_t count, float alpha,
     const sgemm_kernels_matrix *A, const sgemm_kernels_matrix *B, float beta,

@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /* The smallest K that runs on tensor cores: with mma on any GPU, and with wgmma. Products with a
- * shorter K are computed in float32, because the proof of the error bound does not hold for them. */
+ * shorter K are computed in float32, since the proof of the error bound does not hold for them. */
 enum { MMA_MIN_K = 256, WGMMA_MIN_K = 128 };
 
 typedef enum { DEVICE_CPU, DEVICE_CUDA, DEVICE_KINDS } DeviceKind;

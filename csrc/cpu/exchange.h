@@ -16,9 +16,10 @@ float atomicAdd(float *address, float value);
 /* Adds 1, or stores 0 if the value is at least `last`; returns the old value. */
 unsigned atomicInc(unsigned *address, unsigned last);
 
-/* Orders this thread's earlier accesses, and the accesses of others that it has observed, before its later
- * ones, for threads of all blocks. Another thread observes them through an atomic operation after
- * this fence, and an atomic operation on the same word followed by a fence of its own. */
+/* Orders this thread's earlier accesses, and the accesses of others that it has observed, before
+ * its later ones, for threads of all blocks. Another thread observes them through an atomic
+ * operation after this fence, and an atomic operation on the same word followed by a fence of its
+ * own. */
 void __threadfence();
 
 #ifdef SGEMM_LATE

@@ -200,8 +200,8 @@ constexpr bool keeps_places = false;
 constexpr bool keeps_places = true;
 #endif
 
-/* Assigns positions and threadIdx to threads. Keeps the positions of the last launch if its blocks had the
- * same shape: for a small product, assigning takes longer than running the threads. */
+/* Assigns positions and threadIdx to threads. Keeps the positions of the last launch if its blocks
+ * had the same shape: for a small product, assigning takes longer than running the threads. */
 void place_threads(Multiprocessor *self)
 {
     const Grid *const grid = self->grid;

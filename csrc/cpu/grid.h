@@ -109,11 +109,12 @@ template <class Problem> static void call_kernel(const void *what)
     call->kernel(*call->problem);
 }
 
-/* Runs the kernel for every thread of every block of a grid of blocks x matrices. Each block gets shared_bytes of dynamic shared
- * memory. `cluster` is the number of blocks per cluster; 0 or 1: no clusters. At most
- * `multiprocessors` OS threads share the blocks, in the default floating-point environment. With
- * in_calling_thread the calling thread runs all blocks and cannot be interrupted. Returns an error
- * and never aborts: if threads reach different barriers, if memory is short, or if interrupted. */
+/* Runs the kernel for every thread of every block of a grid of blocks x matrices. Each block gets
+ * shared_bytes of dynamic shared memory. `cluster` is the number of blocks per cluster; 0 or 1: no
+ * clusters. At most `multiprocessors` OS threads share the blocks, in the default floating-point
+ * environment. With in_calling_thread the calling thread runs all blocks and cannot be interrupted.
+ * Returns an error and never aborts: if threads reach different barriers, if memory is short, or if
+ * interrupted. */
 constexpr int in_calling_thread = 0;
 Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
                 int cluster, int multiprocessors, const Interrupt *interrupt, int64_t matrices = 1);

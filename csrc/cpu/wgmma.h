@@ -1,5 +1,6 @@
-/* Warpgroup products with factors from shared memory or registers, with the bits of compute capability 9.0. All
- * 128 threads of a warpgroup call them together. `line` is the calling line of the kernel. */
+/* Warpgroup products with factors from shared memory or registers, with the bits of compute
+ * capability 9.0. All 128 threads of a warpgroup call them together. `line` is the calling line of
+ * the kernel. */
 #ifndef SGEMM_CPU_WGMMA_H
 #define SGEMM_CPU_WGMMA_H
 

@@ -105,7 +105,7 @@ Status refuse_capture(const char *what, const char *instead)
                         what, instead);
 }
 
-/* Allocates a copy of an operand or of the result, of `count` matrices. Refused during a capture. */
+/* Allocates a copy of an operand or the result, of `count` matrices. Refused during a capture. */
 Status take_copy(StreamScope *scope, const char *name, const Strided &array, int64_t count,
                  Matrix *copy)
 {
@@ -235,7 +235,7 @@ Status hand_over(StreamScope *scope, const Product &product, const Ready &ready)
     return copy_batch(scope, product.out, strided_of_matrix(&ready.problem.C), product.count);
 }
 
-/* Computes a product, or a batch of product.count. `out` overlaps no operand except a C in place. */
+/* Computes a product, or a batch of product.count. `out` overlaps no operand but a C in place. */
 Status compute(StreamScope *scope, const Product &product, const int *devices, int count,
                Copies *copies)
 {

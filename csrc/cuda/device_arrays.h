@@ -81,22 +81,22 @@ struct DeviceArrays {
 
     /* Computes the batch as product_run does. The operands are on devices[0], the scope's
      * device. If out.data is NULL, *result is a new buffer, possibly empty, that the caller
-     * owns; its matrix has the rows of all products. Further devices read rows from the first and write their results back to it. In a
-     * caller's stream and on one device, this returns when all work is queued; otherwise when
-     * the result is complete. */
+     * owns; its matrix has the rows of all products. Further devices read rows from the first and
+     * write their results back to it. In a caller's stream and on one device, this returns when all
+     * work is queued; otherwise when the result is complete. */
     Status (*run)(StreamScope *scope, const Product *product, const struct Batch *batch,
                   const int *devices, int count, DeviceBuffer **result);
 
     /* The same for each product of a list, without batches. All have the same variant, and no two
-     * `out` share memory. results[n] is set if out.data of product n is NULL; scope->used has a place
-     * for each. If `results` is NULL, such products are empty. */
+     * `out` share memory. results[n] is set if out.data of product n is NULL; scope->used has a
+     * place for each. If `results` is NULL, such products are empty. */
     Status (*run_many)(StreamScope *scope, const Product *products, int64_t count,
                        const int *devices, int gpus, DeviceBuffer **results);
 
     /* Copies a matrix, from host memory if on_host, to a new buffer, by columns if
      * is_column_major(B). If the GPU's tensor cores can use it, also splits the copy into fp16
-     * pairs in another buffer; otherwise *pairs is NULL. The caller owns both. Returns when all work
-     * is done. */
+     * pairs in another buffer; otherwise *pairs is NULL. The caller owns both. Returns when all
+     * work is done. */
     Status (*prepare)(StreamScope *scope, const Strided *B, bool on_host, DeviceBuffer **copy,
                       DeviceBuffer **pairs);
 

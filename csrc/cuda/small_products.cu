@@ -1,4 +1,4 @@
-/* Small products, and batches of them: the time depends on the number of copies rather than on their size. */
+/* Small products, and batches of them: the number of copies sets the time, not their size. */
 #include "../core/device.h"
 #include "../core/workers.h"
 #include "allocator.h"

@@ -5,8 +5,8 @@
  * A CASE is M,N,K, A by columns, B by columns, the shifts of A, B and C in floats, alpha, beta, and
  * the letter of its values (fill_special), and flags (Case). Each output line has fields separated
  * by tabs: a finding (watch.cpp), the start of a case, its counts, or the message of a failed
- * launch. A product that takes longer than SECONDS ends the program. watch.cpp or late.cpp is linked
- * with it. */
+ * launch. A product that takes longer than SECONDS ends the program. watch.cpp or late.cpp is
+ * linked with it. */
 #include <math.h>
 #include <signal.h>
 #include <stdint.h>

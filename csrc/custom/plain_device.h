@@ -330,7 +330,7 @@ static inline void __syncwarp(unsigned mask = 0xffffffffu, int line = __builtin_
     plain_warp_barrier(mask, line);
 }
 
-/* The value of lane `from`, or the thread's own if there is no such lane in its part of the warp. */
+/* The value of lane `from`, or the thread's own if its part of the warp has no such lane. */
 template <class T>
 static inline T plain_shuffle(unsigned mask, T value, int from, bool there, int line)
 {

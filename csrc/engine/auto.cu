@@ -130,8 +130,8 @@ extern "C" Status ON_DEVICE(launch_plan)(const Sgemm *problem, const Launch *whe
 #ifdef __CUDACC__
 typedef Geometry<32, 32, 32, 32, 32, 4, 8, 4, true, true> SmallTile;
 
-/* Ten times the compute capability that the code of tile kernels was compiled for. Below 80 they are
- * empty, and below 90 those with clusters are. */
+/* Ten times the compute capability that the code of tile kernels was compiled for. Below 80 they
+ * are empty, and below 90 those with clusters are. */
 static int version_of_code()
 {
     const auto kernel = reinterpret_cast<const void *>(split_product<SmallTile, 6, CLUSTER>);
@@ -371,8 +371,8 @@ static Status multiply_one(const Sgemm *problem, const Launch *where, const Plan
 }
 
 #ifndef __CUDACC__
-/* Whether each result is so small that it leaves more than three quarters of a tile of tile2d empty.
- * With a longer K, the CPU device is faster with tiles nevertheless. */
+/* Whether each result is so small that it leaves more than three quarters of a tile of tile2d
+ * empty. With a longer K, the CPU device is faster with tiles nevertheless. */
 static bool leaves_tile_empty(const Sgemm *problem)
 {
     constexpr int64_t side = 128, most_products = 1 << 18;

@@ -186,9 +186,9 @@ template <int ROWS> struct SumsByRows {
     float sums[gemv_warps][ROWS][width];
 };
 
-/* Adds A(row + r, k) * B(k, c) for four columns c, from `col` on `apart` from each other, and for k =
- * first, first + step, ... up to the end of the block's split. WHOLE: the four elements of B are an
- * aligned float4 inside B. */
+/* Adds A(row + r, k) * B(k, c) for four columns c, from `col` on `apart` from each other, and for
+ * k = first, first + step, ... up to the end of the block's split. WHOLE: the four elements of B
+ * are an aligned float4 inside B. */
 template <bool WHOLE, int ROWS>
 __device__ __forceinline__ void add_rows(const Sgemm &p, const GemvBlock<ROWS> &block, int64_t col,
                                          int apart, int64_t first, int step, float (&sum)[ROWS][4])
@@ -232,8 +232,8 @@ __device__ __forceinline__ void add_rows(const Sgemm &p, const GemvBlock<ROWS> &
     }
 }
 
-/* Each thread computes four columns and takes every n-th step of K. If float4s of B are not aligned,
- * neighbouring threads have neighbouring columns, so that a warp reads whole sectors. */
+/* Each thread computes four columns and takes every n-th step of K. If float4s of B are not
+ * aligned, neighbouring threads have neighbouring columns, so that a warp reads whole sectors. */
 template <int ROWS>
 __global__ void __launch_bounds__(gemv_threads, gemv_resident<ROWS>) gemv_by_rows(const Gemv gemv)
 {

@@ -7,8 +7,8 @@
 #include "../core/variant.h"
 
 /* The most products in a launch. They are the kernel's parameter, so a launch copies no memory and
- * works in every stream. Parameters may have 32,764 bytes with the drivers of CUDA 13, and 4 KB with
- * older ones. */
+ * works in every stream. Parameters may have 32,764 bytes with the drivers of CUDA 13, and 4 KB
+ * with older ones. */
 #if defined(CUDART_VERSION) && CUDART_VERSION >= 13000
 enum { GROUP_MOST = 128 };
 #else

@@ -1,6 +1,6 @@
-/* Batches of matrices without gaps, of sizes that are not multiples of four: the batch is one array,
- * so float4s cross rows and matrices. A block copies float4s of several whole matrices, and its
- * threads read single floats of them from shared memory. */
+/* Batches of matrices without gaps, of sizes that are not multiples of four: the batch is one
+ * array, so float4s cross rows and matrices. A block copies float4s of several whole matrices, and
+ * its threads read single floats of them from shared memory. */
 #ifndef SGEMM_ENGINE_PACKED_BATCH_H
 #define SGEMM_ENGINE_PACKED_BATCH_H
 

@@ -33,7 +33,7 @@ typedef struct {
 /* Blocks and threads of the largest cluster. Every GPU with clusters supports 8 blocks. */
 enum { CLUSTER_MOST_BLOCKS = 8, CLUSTER_MOST_THREADS = 1024 };
 
-/* DIRECT: the threads of a block, the largest problem, and steps of K that a thread loads at once. */
+/* DIRECT: the threads of a block, the largest problem, and the steps of K in a thread's load. */
 enum { DIRECT_THREADS = 128, DIRECT_MOST = 1 << 24 };
 #define DIRECT_IN_FLIGHT(by_lines) ((by_lines) ? 8 : 4)
 
@@ -195,7 +195,8 @@ typedef struct {
 TensorCores plan_tensor_cores(const char *model, const int capability[2], const PlanDevice *device);
 
 /* The rung on tensor cores that is estimated to take the least time for a product or a batch; none
- * if that is not clearly less than `cycles`. waves and fused compute a batch in one launch of each kernel. */
+ * if that is not clearly less than `cycles`. waves and fused compute a batch in one launch of each
+ * kernel. */
 typedef enum { TENSOR_NONE, TENSOR_MMA, TENSOR_WAVES, TENSOR_FUSED } TensorRung;
 TensorRung plan_tensor_rung(double cycles, const Sgemm *problem, const TensorCores *cores);
 

@@ -49,7 +49,7 @@ static void place(BatchCopy *copy, int lines, int length, bool k_major, int matr
     copy->bytes = matrices * copy->matrix * 4;
 }
 
-/* The copy of K chunks of `size` rows of A, or columns of B, padded to `padded` in shared memory. */
+/* K chunks of `size` rows of A, or columns of B, padded to `padded`, copied to shared memory. */
 static BatchCopy operand_copy(const PlanOperand *X, bool float4, int size, int padded,
                               const SmallBatchPlan *plan)
 {
@@ -79,9 +79,9 @@ static void divide_tasks(SmallBatchPlan *plan, const PlanShape *s, const PlanDev
     plan->blocks = (int)least(plan->tasks, d->multiprocessors * most(resident, 1));
 }
 
-/* Whole matrices of an operand: `size` rows of A, or columns of B, and `depth` steps of K. Threads of
- * a warp read the same step of several lines or matrices. If these are multiples of 16 floats, the
- * threads would meet in two of the 32 banks, so a gap of four floats follows each piece: a line
+/* Whole matrices of an operand: `size` rows of A, or columns of B, and `depth` steps of K. Threads
+ * of a warp read the same step of several lines or matrices. If these are multiples of 16 floats,
+ * the threads would meet in two of the 32 banks, so a gap of four floats follows each piece: a line
  * along K, or a matrix if a warp computes at least two. The gaps need float4s that do not cross
  * pieces. */
 static BatchCopy packed_copy(const PlanOperand *X, int size, int depth, int threads_of_matrix)

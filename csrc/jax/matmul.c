@@ -99,8 +99,8 @@ static bool has_buffers(const XLA_FFI_CallFrame *frame)
 
 /* ------------------------------------------------------------------ matrices of a batch */
 
-/* Matrix number `index` of the result's batch in a row-major buffer. An operand's batch dimension of
- * 1 is broadcast. */
+/* Matrix number `index` of the result's batch in a row-major buffer. An operand's batch dimension
+ * of 1 is broadcast. */
 static sgemm_kernels_matrix matrix_of(const XLA_FFI_Buffer *buffer, const XLA_FFI_Buffer *result,
                                       int64_t index, bool transposed)
 {

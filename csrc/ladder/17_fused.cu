@@ -4,8 +4,8 @@
 //           and a short K: a block loads the next tile while it stores the last.
 // block     128 x 128 or 128 x 64 results by two consumer warpgroups, and a producer warpgroup;
 //           tiles 32 deep, in six or eight stages; a thread has 2 x 32 or 2 x 16 results.
-// traffic   8 / 128 bytes from the L2 cache per multiply-add. From shared memory 4 / 128 bytes of A,
-//           which are read once, and 3 / 64 times 2 bytes of B.
+// traffic   8 / 128 bytes from the L2 cache per multiply-add. From shared memory 4 / 128 bytes of
+//           A, which are read once, and 3 / 64 times 2 bytes of B.
 // bound by  memory if C has 64 columns, tensor cores from 256 on.
 // next      nothing yet.
 #include "fused_launch.h"
@@ -51,8 +51,8 @@ template <int BN_, int STAGES> struct FusedTile {
 
 /* ------------------------------------------------------------------ the producer */
 
-/* The producer thread. It is ahead by all stages, so the next tile, if any, is loaded while this one
- * is checked and stored. Its first loads of A need not wait for the kernel that splits B. */
+/* The producer thread. It is ahead by all stages, so the next tile, if any, is loaded while this
+ * one is checked and stored. Its first loads of A need not wait for the kernel that splits B. */
 template <class T, bool SEVERAL>
 KERNEL_BODY void load_chunks(const FusedProduct &q, typename T::Shared &shared)
 {
@@ -204,8 +204,8 @@ KERNEL_BODY void multiply_chunks(const FusedProduct &q, typename T::Shared &shar
     }
 }
 
-/* A block computes one work, or SEVERAL. In the latter case the compiler does not keep the addresses
- * for wgmma in uniform registers, so it is slower for a long K. */
+/* A block computes one work, or SEVERAL. In the latter case the compiler does not keep the
+ * addresses for wgmma in uniform registers, so it is slower for a long K. */
 template <class T, bool SEVERAL>
 __global__ void __launch_bounds__(T::block_threads, 1) fused(const __grid_constant__ FusedProduct q)
 {

@@ -13,7 +13,7 @@ struct RowCopy {
 
 constexpr int copy_side = 64, copy_threads = 256; // of a block's square tile
 
-/* One block copies a tile. Shared memory turns it, if neighbours in `from` are in different rows. */
+/* One block copies a tile, through shared memory if neighbours in `from` are in different rows. */
 __global__ void __launch_bounds__(copy_threads) copy_rows(const RowCopy copy)
 {
     constexpr int step = copy_threads / copy_side;

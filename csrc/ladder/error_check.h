@@ -764,9 +764,9 @@ template <class T> Status launch_recompute(const Fp16Product &q, const Launch *w
                          where);
 }
 
-/* For a product, or a batch: splits the operands, B alone without `splits_a`; launches the product by multiply(product, tiles
- * of C, whether it overlaps); and recomputes what fails. Takes 4 bytes of scratch memory for each
- * element of the padded operands. */
+/* For a product, or a batch: splits the operands, B alone without `splits_a`; launches the product
+ * by multiply(product, tiles of C, whether it overlaps); and recomputes what fails. Takes 4 bytes
+ * of scratch memory for each element of the padded operands. */
 template <class T, class Multiply>
 Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply &multiply,
                       bool splits_a = true)

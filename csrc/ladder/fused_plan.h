@@ -28,9 +28,9 @@ enum {
 /* Fitted to 570 products on an H200, except for the two of copying A, which are from a profile. In
  * cycles: all launches; a block's work on a tile, a chunk of a wide and of a narrow tile; checking
  * and storing a result; the kernel that adds slices, and each slice; copying A; and a step of K to
- * split B if it is not contiguous along K. Then partial sums, in bytes per cycle and multiprocessor;
- * and the bytes per cycle of memory, and of copying. Last, the factor on storing a result if the
- * distance of C's lines is no multiple of four floats, from two batches. */
+ * split B if it is not contiguous along K. Then partial sums, in bytes per cycle and
+ * multiprocessor; and the bytes per cycle of memory, and of copying. Last, the factor on storing a
+ * result if the distance of C's lines is no multiple of four floats, from two batches. */
 static const double fused_start = 24700, fused_work = 1080, fused_wide_chunk = 2288,
                     fused_narrow_chunk = 1773, fused_store = 0.55, fused_adding = 3150,
                     fused_slice = 730, fused_copy = 6000, fused_across = 1.62,
@@ -81,7 +81,7 @@ static inline double fused_product_cycles(const Sgemm *p, int width, int slices,
     return works * of_work + (slices == 1 ? 0 : fused_adding + slices * of_slice);
 }
 
-/* The plan that is estimated to be the fastest. The problem is transposed already, if it is to be. */
+/* The plan with the lowest estimated time. If transposing helps, the caller has transposed. */
 static inline FusedPlan plan_fused(const Sgemm *p, int multiprocessors)
 {
     FusedPlan plan = {fused_rows_apart(p) < 0, FUSED_WIDE, 1, 0};

@@ -53,8 +53,8 @@ template <class T> struct Checking {
 };
 
 /* Scales each row's sums by a power of two so that `passing` is their least magnitude that passes
- * the check, and lets `own` undo it. If sums may have overflowed, they become 0, or NaN if they did:
- * both fail, unless all terms are 0. */
+ * the check, and lets `own` undo it. If sums may have overflowed, they become 0, or NaN if they
+ * did: both fail, unless all terms are 0. */
 template <class T, class Tile>
 __device__ __forceinline__ void scale_rows(const RowOfA (&rows)[2], float chunk_share,
                                            float (&sum)[1][T::NI][4], Tile &own,

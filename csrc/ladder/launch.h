@@ -286,11 +286,11 @@ static Status launch_either(Arguments... arguments)
 #define VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, false, 1)
 #define ARCHITECTURE_SPECIFIC_VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, true, 1)
 
-/* The same for a variant whose launcher takes batches of any size, and which has a MANY_LAUNCHER. */
+/* The same for a variant with a MANY_LAUNCHER, whose launcher takes batches of any size. */
 #define WHOLE_BATCH_VARIANT(name, ...) DEFINE_MANY_VARIANT(name, __VA_ARGS__, false, INT32_MAX)
 
-/* The same for a variant whose launcher takes batches as large as a grid's size in y. A custom kernel
- * need not use address(), so it gets one matrix at a time. */
+/* The same for a variant whose launcher takes batches as large as a grid's size in y. A custom
+ * kernel need not use address(), so it gets one matrix at a time. */
 #ifdef SGEMM_OWN
 #define BATCHED_VARIANT VARIANT
 #else

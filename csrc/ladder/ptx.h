@@ -483,8 +483,8 @@ static __device__ __forceinline__ void wgmma_accumulators_ready(float (&sum)[4])
 #endif
 }
 
-/* Call it after wgmma_wait, with factors in registers. Stops the compiler from reusing the registers
- * while products may still read them. */
+/* Call it after wgmma_wait, with factors in registers. Stops the compiler from reusing the
+ * registers while products may still read them. */
 static __device__ __forceinline__ void wgmma_factor_read(unsigned (&a)[4])
 {
 #ifdef SGEMM_SM90A

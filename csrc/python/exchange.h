@@ -11,8 +11,8 @@
 /* The functions of the argument's type; NULL, without an exception, if it has none. */
 const DlExchange *exchange_of(PyObject *module, PyObject *argument);
 
-/* Borrows a view, which is valid while the caller holds the GIL. False, without an exception, for an
- * array that has no memory to view, such as a sparse tensor. */
+/* Borrows a view, which is valid while the caller holds the GIL. False, without an exception, for
+ * an array that has no memory to view, such as a sparse tensor. */
 bool exchange_view(const DlExchange *exchange, PyObject *argument, DlTensor *tensor);
 
 /* A new C-contiguous array of the library on that device, and its address in *memory. NULL with an

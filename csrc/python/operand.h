@@ -19,8 +19,8 @@ typedef struct {
     const char *broadcast_call; /* the beginning of the call that broadcasts C */
 } OperandLibrary;
 
-/* Stores C (OF_C) or out (OF_OUT) in the product and the batch. Sets ValueError and returns false if
- * it does not have the result's shape. */
+/* Stores C (OF_C) or out (OF_OUT) in the product and the batch. Sets ValueError and returns false
+ * if it does not have the result's shape. */
 bool operand_fits_result(const View *array, int operand, OperandLibrary library, Product *product,
                          Batch *batch);
 

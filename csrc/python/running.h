@@ -36,8 +36,8 @@ int run_may_be_on_gpu(PyObject *module, const RunArguments *arguments);
 bool run_take_operands(PyObject *module, const RunArguments *arguments, Product *product,
                        struct Batch *batch);
 
-/* A new reference to the array that receives the result: `out`, or a new array of the library that A
- * belongs to. */
+/* A new reference to the array that receives the result: `out`, or a new array of the library that
+ * A belongs to. */
 PyObject *run_take_out(PyObject *module, const RunArguments *arguments, Product *product,
                        struct Batch *batch);
 
@@ -56,8 +56,8 @@ int run_choose_gpus(PyObject *module, const Variant *variant, PyObject *device, 
                     int devices[MOST_GPUS]);
 
 /* If all `count` operands belong to one library with the exchange API, looks up its current stream,
- * which is the default for *stream, and notes whether the call is queued there. A prepared B belongs
- * to no library: events order the work with it. */
+ * which is the default for *stream, and notes whether the call is queued there. A prepared B
+ * belongs to no library: events order the work with it. */
 bool run_share_stream(Imported *operands, int64_t count, bool B_is_prepared, void **stream);
 
 /* Begins work in a stream. device_kinds[DEVICE_CUDA]->arrays->leave ends it. */

@@ -148,7 +148,7 @@ static bool outs_fit(PyObject *module, const Operands *operands, const Product *
 
 /* ------------------------------------------------------------------ in host memory */
 
-/* Checks all operands, and chooses the devices. Returns their number, or 0 with an exception set. */
+/* Checks all operands, and chooses the devices. Returns their number. 0: an exception is set. */
 static int take_on_host(PyObject *module, const RunArguments *all, const Operands *operands,
                         const Product *model, Product *products, int devices[MOST_GPUS])
 {
@@ -324,8 +324,8 @@ static bool import_all(PyObject *module, StreamScope *scope, const Operands *ope
     return outs_fit(module, operands, on_gpu->products);
 }
 
-/* The result of product n: `out`, or an array that A's library allocates. Otherwise NULL, without an
- * exception if the package allocates it. */
+/* The result of product n: `out`, or an array that A's library allocates. Otherwise NULL, without
+ * an exception if the package allocates it. */
 static PyObject *result_of_library(PyObject *module, StreamScope *scope, OnGpu *on_gpu,
                                    Py_ssize_t n)
 {

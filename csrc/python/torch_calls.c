@@ -221,7 +221,7 @@ static bool real(PyObject *number, float *value)
     return true;
 }
 
-/* Reads the arguments of a call; *out is NULL if it has none. False if the call has another form. */
+/* Reads a call's arguments; *out is NULL if it has none. False if the call has another form. */
 static bool read_arguments(PyObject *const *args, Py_ssize_t count, PyObject *names,
                            PyObject **tensors, PyObject **out, PyObject **beta, PyObject **alpha)
 {
@@ -245,8 +245,8 @@ static bool read_arguments(PyObject *const *args, Py_ssize_t count, PyObject *na
     return true;
 }
 
-/* Computes a call. *result is a new reference if the outcome is TORCH_TAKEN. Sets an exception if it
- * is TORCH_RAISED. */
+/* Computes a call. *result is a new reference if the outcome is TORCH_TAKEN. Sets an exception if
+ * it is TORCH_RAISED. */
 static TorchOutcome compute(const Kernel *kernel, PyObject *const *args, Py_ssize_t count,
                             PyObject *names, PyObject **result)
 {

@@ -14,10 +14,10 @@
 #
 # driver.cpp checks every rung, workers.c the copies, team.c the threads of a call on several GPUs,
 # tensor_cores.cu the bits of tensor cores, hopper.cu the instructions for warpgroups and clusters,
-# small_batch.cu the kernels for batches of small products, grouped.cu that for products of different
-# shapes.
-# planted.cu, workers.c, team.c and hopper.cu contain bugs, plant.py puts some into the rung `fused`,
-# and each checker must find its own. Those targets need g++: clang 14's ThreadSanitizer
+# small_batch.cu the kernels for batches of small products, grouped.cu the one for products of
+# different shapes.
+# planted.cu, workers.c, team.c and hopper.cu contain bugs, plant.py puts some into the rung
+# `fused`, and each checker must find its own. Those targets need g++: clang 14's ThreadSanitizer
 # misses races in large blocks.
 
 ifeq ($(origin CXX),default)
@@ -38,7 +38,7 @@ tsan_all := -DSGEMM_CHECKED -DSGEMM_TSAN
 poison_all := -DSGEMM_CHECKED
 gpu_all := -DSGEMM_CUDA=1
 
-# Compiling auto.cu with these two sanitizers takes twice as long with -O2, and longer than the runs.
+# With -O2, these two sanitizers take twice as long to compile auto.cu, and longer than the runs.
 asan_level := -g1 -O1
 tsan_level := -g1 -O1
 poison_level := -g -O2

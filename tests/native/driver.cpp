@@ -548,8 +548,8 @@ void check_shape(Record *record, int64_t M, int64_t N, int64_t K, int orders, Sm
 }
 
 /* ThreadSanitizer gets no long sums of `fused`: all lanes of a warp read A's tile, and one of them
- * releases it after the product of their registers. The checker does not see that the product orders
- * the lanes. */
+ * releases it after the product of their registers. The checker does not see that the product
+ * orders the lanes. */
 #ifdef SGEMM_TSAN
 constexpr bool finds_races = true;
 #else
@@ -865,8 +865,8 @@ bool shares_pass(const std::vector<std::string> &sets)
 }
 
 /* Checks that a split-fp16 product reuses an earlier call's prepared operands and does not split
- * again: if the operands have changed since, the result is still the first one. Prepares B alone, or
- * both. */
+ * again: if the operands have changed since, the result is still the first one. Prepares B alone,
+ * or both. */
 bool prepared_operands_are_reused(const Variant *variant, bool both)
 {
     const Layout rows = {false, 0, 0};

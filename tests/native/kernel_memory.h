@@ -1,4 +1,4 @@
-/* What the checks of single kernels share: random numbers, and memory that the kernels can access. */
+/* For the checks of single kernels: random numbers, and memory that the kernels can access. */
 #ifndef SGEMM_TESTS_KERNEL_MEMORY_H
 #define SGEMM_TESTS_KERNEL_MEMORY_H
 
