@@ -5,13 +5,13 @@ import shlex
 import time
 from pathlib import Path
 
+from .._catalog import default_device
 from .._output import write_text
-from ..learning.course import FOLDER
 from ..learning.grade import Grade, as_json, as_page, as_text, grade
 from ..learning.judge import judge
 from ..learning.level import Level, level_of, levels
 from ..learning.report import Judgement, goals, introduction, wrapped
-from ..learning.workspace import Workspace
+from ..learning.workspace import FOLDER, Workspace, course_around
 from .command import WRONG_STATUS, Command, program, refuse_unwritable, show
 
 _LOOK_S = 0.2
@@ -29,7 +29,10 @@ def _learn_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--level", metavar="LEVEL", help="a level's number or name")
     parser.add_argument(
-        "--folder", type=Path, default=Path(FOLDER), help=f"your files (default: {FOLDER})"
+        "--folder",
+        type=Path,
+        default=Path(FOLDER),
+        help=f"your files (default: the course that you are in, otherwise {FOLDER})",
     )
     parser.add_argument("--watch", action="store_true", help="judge at each save, until Ctrl-C")
 
@@ -38,10 +41,10 @@ def _learn(options: argparse.Namespace) -> int:
     if options.watch and options.action is not None:
         raise ValueError(f"--watch judges at each save, and {options.action} does not: leave one")
     chosen = None if options.level is None else level_of(options.level)
-    workspace = Workspace(options.folder)
+    workspace = Workspace(course_around(options.folder))
     new = workspace.open_all()
     if new:
-        show(f"Made {len(levels())} levels in {options.folder}.\n")
+        show(f"Made {len(levels())} levels in {workspace.folder}.\n")
     level = chosen or workspace.progress().current
     if options.action == "status":
         _show_status(workspace)
@@ -66,7 +69,7 @@ def _learn(options: argparse.Namespace) -> int:
     else:
         passed = _judged(workspace, level)
         following = workspace.progress().current
-        if passed and following is not None and workspace.text(level) != level.start:
+        if passed and following is not None:
             show("")
             _introduce(workspace, following)
         return 0 if passed else WRONG_STATUS
@@ -74,17 +77,19 @@ def _learn(options: argparse.Namespace) -> int:
 
 
 def _judged(workspace: Workspace, level: Level) -> bool:
-    """Judges the learner's file, or introduces the level if it is still the start."""
+    """Judges the learner's file. Introduces the level first if the file is still the start."""
     text = workspace.text(level)
     path = workspace.kernel_file(level)
     if text == level.start:
         _introduce(workspace, level)
-        return True
+        show("")
     show(f"Judging {path} ...\n")
     verdict = judge(level, text)
     progress = workspace.pass_level(level) if verdict.passed else workspace.progress()
     show(Judgement(verdict, progress))
     show(f"\n{progress.text}  [{progress.bar(level if not verdict.passed else None)}]")
+    if verdict.passed and default_device().kind != "cpu":
+        show(f"Its time on your GPU: {trial(path, level, verdict.similar)}")
     if not verdict.passed:
         show(f"Edit {path}. For help: {_command(workspace, level, 'hint')}")
     elif progress.current is None:
@@ -99,12 +104,22 @@ def _introduce(workspace: Workspace, level: Level) -> None:
     show(f"The drawing: {workspace.kernel_file(level).parent / 'drawing.svg'}")
 
 
+def trial(path: Path, level: Level, similar: str) -> str:
+    """The command that checks a learner's kernel and times it beside the ladder's."""
+    words = [program(), "try", str(path), "--grid", level.grid, "--block", level.block]
+    if level.shared:
+        words += ["--shared", str(level.shared)]
+    words += ["--tile", f"({', '.join(map(str, level.tile))})"]
+    words += ["--multiple-of", str(level.sizes.multiple_of)]
+    return shlex.join([*words, "--check", "--bench", "4096", "--against", similar])
+
+
 def _command(workspace: Workspace, level: Level, action: str = "") -> str:
     """The command for this level, as the learner can type it."""
     words = [program(), "learn", *filter(None, [action])]
     if level != workspace.progress().current:
         words += ["--level", str(level.number)]
-    if workspace.folder != Path(FOLDER):
+    if workspace.folder != course_around(Path(FOLDER)):
         words += ["--folder", shlex.quote(str(workspace.folder))]
     return " ".join(words)
 
@@ -113,8 +128,8 @@ def _watch(workspace: Workspace, chosen: Level | None) -> int:
     try:
         while (level := chosen or workspace.progress().current) is not None:
             path = workspace.kernel_file(level)
-            before, is_start = _saved(path), workspace.text(level) == level.start
-            if _judged(workspace, level) and not is_start:
+            before = _saved(path)
+            if _judged(workspace, level):
                 if chosen is not None:
                     return 0
                 show("")

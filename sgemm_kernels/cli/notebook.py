@@ -10,11 +10,10 @@ from typing import Any, NoReturn
 from ..custom.compiler import NoCompilerError
 from ..custom.load import kernel, name_fault, source
 from ..explaining.trace import Trace
-from ..learning.course import FOLDER
 from ..learning.judge import judge
 from ..learning.level import level_of
 from ..learning.report import Judgement
-from ..learning.workspace import Workspace
+from ..learning.workspace import FOLDER, Workspace, course_around
 from .plain_options import plain_arguments, plain_keywords
 from .trial import TrialOptions, Try, trial_arguments
 
@@ -93,7 +92,7 @@ def _solve(ipython: Any, words: list[str], cell: str) -> None:
     ``words`` are the level, and 'hint' or 'solution' to see one. Raises ValueError.
     """
     level = level_of(words[0])
-    workspace = Workspace(Path(FOLDER))
+    workspace = Workspace(course_around(Path(FOLDER)))
     workspace.open_all()
     match words[1:]:
         case ["hint"]:

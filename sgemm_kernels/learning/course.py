@@ -4,10 +4,7 @@ from pathlib import Path
 
 from .level import Level, level_of, levels
 from .report import introduction, level_html, progress_html
-from .workspace import Progress, Workspace
-
-FOLDER = "sgemm-levels"
-"""The folder of a learner's files, by default in the current folder."""
+from .workspace import FOLDER, Progress, Workspace, course_around
 
 
 class Course:
@@ -53,7 +50,8 @@ def learn(level: int | str | None = None, *, folder: str | Path = FOLDER) -> Cou
     level : int or str, optional
         The number or name of a level. The default is the first that is not passed.
     folder : str or path, optional
-        The folder with the learner's files and progress. It is made if it does not exist.
+        The folder with the learner's files and progress. It is made if it does not exist. If it
+        would be inside such a folder, that one is used.
 
     Returns
     -------
@@ -67,7 +65,7 @@ def learn(level: int | str | None = None, *, folder: str | Path = FOLDER) -> Cou
     FileExistsError
         The folder has other files.
     """
-    workspace = Workspace(Path(folder))
+    workspace = Workspace(course_around(Path(folder)))
     chosen = None if level is None else level_of(level)
     workspace.open_all()
     return Course(workspace, chosen)

@@ -28,6 +28,9 @@ _SECONDS = 10.0
 _ALPHAS, _BETAS = (0.7, -1.3, 0.5, 1.7), (0.5, -2.0, 1.5, -0.3)
 _ROUNDING = 1e-9
 _UNREAD = re.compile(r"no thread reads [AB]\[\d+, \d+\]")
+_REQUESTED = 8
+"""The bytes that a thread without tiles loads for a multiply-add. If neighbouring threads have
+neighbouring addresses, the sectors hold fewer."""
 _DESCRIBED = "wrong values"
 """The kind of finding of ``sanitize`` that ``check`` describes better."""
 
@@ -78,6 +81,8 @@ class Verdict:
     """Mistakes, the likeliest cause first; then limits that are not reached."""
     results: tuple[Result, ...]
     """The counts. Empty for a kernel that is wrong, which is not counted."""
+    similar: str
+    """The ladder's kernel that is most like this one."""
     source: str
     file: str
 
@@ -111,7 +116,7 @@ def judge(
         raise
     except (Error, ValueError) as error:  # ValueError: there is no such kernel in the text
         finding = _not_loaded(error, level, text)
-        return Verdict(level, 0, (finding,), (), text, level.file)
+        return Verdict(level, 0, (finding,), (), level.similar, text, level.file)
     if child is not None:
         own.child = child
     tile = tile_of(own.variant)
@@ -121,6 +126,7 @@ def judge(
     )
     counted = Case(M, N, K)
     results: list[Result] = []
+    similar = level.similar
     try:
         product, findings = _watch(own, tile, [*cases, counted])
         if all(each.kind == _DESCRIBED for each in findings):
@@ -128,12 +134,16 @@ def judge(
             checked = [replace(case, integers=level.sizes.integers) for case in cases]
             findings = _checked(own, checked, findings)
         if not findings and product is not None:
-            results = _count(own, level, counted, product)
+            counts = _count(own, level, counted, product)
+            results = _results(level, counted, counts)
+            moved = COUNTS["bytes of sectors per multiply-add"](counts).value
+            if level.scattered is not None and moved > _REQUESTED:
+                similar = level.scattered
     except (CompileError, DeviceError, UnsupportedVariantError) as error:
         findings = [finding_of(error, own.made_of, _SECONDS)]
     findings = [placed(finding, own.made_of) for finding in findings]
     findings += [result.missed() for result in results if not result.passed]
-    return Verdict(level, len(cases), tuple(findings), tuple(results), text, level.file)
+    return Verdict(level, len(cases), tuple(findings), tuple(results), similar, text, level.file)
 
 
 def _not_loaded(error: Exception, level: Level, text: str) -> Finding:
@@ -220,10 +230,13 @@ def _checked(own: Kernel, cases: list[Case], watched: list[Finding]) -> list[Fin
     return [replace(described[0], text=text, file=first.file, line=first.line), *described[1:]]
 
 
-def _count(own: Kernel, level: Level, case: Case, product: ProductCounts) -> list[Result]:
-    sizes = {"M": case.M, "N": case.N, "K": case.K}
+def _count(own: Kernel, level: Level, case: Case, product: ProductCounts) -> Counted:
     compiler.library(own.made_of, count_build())  # outside the time limit
-    counted = Counted(own.child.call(trace, own, *sizes.values()), product, level.shared)
+    return Counted(own.child.call(trace, own, case.M, case.N, case.K), product, level.shared)
+
+
+def _results(level: Level, case: Case, counted: Counted) -> list[Result]:
+    sizes = {"M": case.M, "N": case.N, "K": case.K}
     results = []
     for limit in level.limits:
         count = COUNTS[limit.count](counted)

@@ -10,7 +10,18 @@ from importlib.resources.abc import Traversable
 from typing import Any
 
 _FOLDER = re.compile(r"(\d\d)_(\w+)")
-_GOAL_KEYS = {"rung", "before", "docs", "launch", "sizes", "counted", "limit", "drawing"}
+_GOAL_KEYS = {
+    "rung",
+    "similar",
+    "scattered",
+    "before",
+    "docs",
+    "launch",
+    "sizes",
+    "counted",
+    "limit",
+    "drawing",
+}
 _LAUNCH_KEYS = {"grid", "block", "shared", "tile"}
 _SIZES_KEYS = {"M", "N", "K", "multiple_of", "scalars", "integers"}
 _LIMIT_KEYS = {"count", "at_most", "at_least", "meaning", "otherwise"}
@@ -71,6 +82,10 @@ class Level:
     drawing: Mapping[str, Any]
     rung: str
     """The ladder's kernel with the same idea."""
+    similar: str
+    """The ladder's kernel that is most like the solution."""
+    scattered: str | None
+    """The one that is most like a kernel with scattered accesses, if the level allows them."""
     before: str | None
     """The kernel without it, for the measured gain."""
     docs: str
@@ -160,6 +175,8 @@ def read_level(folder: Traversable, number: int) -> Level:
             limits=tuple(_limit(entry) for entry in goal.get("limit", ())),
             drawing=goal["drawing"],
             rung=goal["rung"],
+            similar=goal.get("similar", goal["rung"]),
+            scattered=goal.get("scattered"),
             before=goal.get("before"),
             docs=goal["docs"],
         )

@@ -4,9 +4,11 @@ import html
 import re
 import textwrap
 from dataclasses import dataclass
+from pathlib import Path
 
 from .._catalog import variants
 from .._table import table
+from ..custom import compiler
 from ..custom.diagnosis import Finding
 from .drawing import svg
 from .drawing import text as drawing_text
@@ -68,7 +70,7 @@ class Judgement:
     progress: Progress
 
     def __repr__(self) -> str:
-        verdict, level = self.verdict, self.verdict.level
+        verdict = self.verdict
         lines = [textwrap.fill(self._headline(), _WIDTH)]
         lines += [""] if verdict.findings else []
         for finding in verdict.findings[:_FINDINGS_SHOWN]:
@@ -83,11 +85,11 @@ class Judgement:
         if verdict.results:
             lines += ["", self._table()]
         if verdict.passed:
-            lines += ["", wrapped(gain_text(level)), _links(level)]
+            lines += ["", wrapped(gain_text(verdict)), *_links(verdict)]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        verdict, level = self.verdict, self.verdict.level
+        verdict = self.verdict
         colour = _GREEN if verdict.passed else _RED
         parts = [f'<p><b style="color: {colour}">{html.escape(self._headline())}</b></p>']
         for finding in verdict.findings[:_FINDINGS_SHOWN]:
@@ -102,7 +104,8 @@ class Judgement:
         if verdict.results:
             parts.append(f"<pre>{html.escape(self._table())}</pre>")
         if verdict.passed:
-            parts.append(f"<p>{html.escape(gain_text(level))} {html.escape(_links(level))}</p>")
+            words = [gain_text(verdict), *_links(verdict)]
+            parts.append(f"<p>{'<br>'.join(map(html.escape, words))}</p>")
         parts.append(progress_html(self.progress))
         return "".join(parts)
 
@@ -137,11 +140,16 @@ def _compiler_lines(finding: Finding) -> list[str]:
     return [line for line in lines if "launch_of_" not in line][:_LINES_SHOWN]
 
 
-def _links(level: Level) -> str:
-    """The rung with the idea, and the page that explains it."""
-    files = [entry.file for entry in variants() if entry.name == level.rung and entry.file]
-    rung = f"Its file: csrc/ladder/{files[0]}. " if files else ""
-    return f"{rung}Read more: docs/{level.docs}"
+def _links(verdict: Verdict) -> list[str]:
+    """The files of the ladder's kernel with the idea, and of the page that explains it. An
+    installed package has no page."""
+    level = verdict.level
+    rungs = {variant.name: variant.file for variant in variants()}
+    links = {
+        f"The source of {level.rung}": compiler.headers() / "ladder" / (rungs[level.rung] or ""),
+        "Read more": Path(__file__).parents[2] / "docs" / level.docs,
+    }
+    return [f"{words}: {path}" for words, path in links.items() if path.is_file()]
 
 
 def progress_html(progress: Progress) -> str:

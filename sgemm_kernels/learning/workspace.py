@@ -1,6 +1,7 @@
 """A learner's folder: one subfolder for each level, and the progress."""
 
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from ..custom.compiler import text_of
 from .drawing import svg
 from .level import Level, levels
 
+FOLDER = "sgemm-levels"
+"""The folder of a learner's files, by default in the current folder."""
 _PROGRESS = "progress.json"
 
 
@@ -46,6 +49,16 @@ def _page(level: Level) -> str:
         f"# {level.number}. {level.title}\n\n{level.text}\n\n![The drawing](drawing.svg)\n\n"
         f"Goal:\n\n{goals}\n\nLaunch: `{level.launch}`. Edit `{level.file}`.\n"
     )
+
+
+def course_around(folder: Path) -> Path:
+    """The course that this folder is in; the folder itself if it is in none. Of courses inside each
+    other, the outer one."""
+    inner = folder.absolute()
+    for outer in reversed([inner, *inner.parents]):
+        if (outer / _PROGRESS).is_file() and (outer / levels()[0].folder).is_dir():
+            return folder if outer == inner else Path(os.path.relpath(outer))
+    return folder
 
 
 class Workspace:
