@@ -1,6 +1,7 @@
 """Draws a level's tiles, accesses or steps from the entries of its goal.toml, as SVG or as text."""
 
 import html
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ _INK, _GREY, _LINE, _PAPER = "#1f2328", "#656d76", "#d0d7de", "#ffffff"
 _FAINT, _BAND, _STRONG, _ALARM = "#f0f3f6", "#a5d0fa", "#0969da", "#d1242f"
 _CELL = 13
 _WARP = 32
+_WIDTH = 84  # of a terminal's caption
 _SECTOR = 8  # words
 
 
@@ -63,7 +65,7 @@ def svg(level: Level) -> str:
 def text(level: Level) -> str:
     """The drawing for a terminal, with its caption."""
     lines = _TEXT[level.drawing["kind"]](level.drawing)
-    return "\n".join([*lines, "", level.drawing["caption"]])
+    return "\n".join([*lines, "", *textwrap.wrap(level.drawing["caption"], _WIDTH)])
 
 
 # ------------------------------------------------------------------ tiles of A, B and C
@@ -125,8 +127,8 @@ def _tiles_svg(sheet: _Svg, drawing: Mapping[str, Any]) -> None:
             for j, kind in enumerate(line):
                 edge = _ALARM if kind == 3 else _LINE
                 sheet.box(x + j * size, y + i * size, size, size, fills[kind], line=edge)
-    notes = [("read", _BAND)] if "tile" not in drawing else [("read by the block", _BAND)]
-    notes += [("result of the thread" if "tile" not in drawing else "tile of the block", _STRONG)]
+    read, strong = _meanings(drawing)
+    notes = [(read, _BAND), (strong, _STRONG)]
     notes += [("beyond the matrix", _PAPER)] if any(3 in line for line in cells["A"]) else []
     x, y = c_left + (len(cells["C"][0]) + 1) * size, c_top + 4
     for index, (words, fill) in enumerate(notes):
@@ -135,6 +137,17 @@ def _tiles_svg(sheet: _Svg, drawing: Mapping[str, Any]) -> None:
         sheet.text(x + 22, y + index * 24 + 12, words)
     for index, words in enumerate(_tile_notes(drawing)):
         sheet.text(x, y + (len(notes) + index) * 24 + 12, words, fill=_GREY)
+
+
+def _meanings(drawing: Mapping[str, Any]) -> tuple[str, str]:
+    """The meanings of the two colours: one thread's elements, a block's without tiles in shared
+    memory, or a block's with tiles."""
+    match len(drawing.get("tile", ())):
+        case 0:
+            return "read by the thread", "result of the thread"
+        case 2:
+            return "read by the block", "results of the block"
+    return "read in other steps", "tiles of this step, and the block's tile of C"
 
 
 def _tile_notes(drawing: Mapping[str, Any]) -> list[str]:
@@ -156,7 +169,7 @@ def _tiles_text(drawing: Mapping[str, Any]) -> list[str]:
     lines = [" " * gap + "B  (K x N)", *(" " * gap + row(line) for line in cells["B"])]
     lines.append("A  (M x K)".ljust(gap) + "C  (M x N)")
     lines += [row(a).ljust(gap) + row(c) for a, c in zip(cells["A"], cells["C"], strict=True)]
-    key = "▒ read   █ " + ("tile in use" if "tile" in drawing else "result of the thread")
+    key = "▒ {}   █ {}".format(*_meanings(drawing))
     key += "   x beyond the matrix" if any(3 in line for line in cells["A"]) else ""
     notes = [", ".join(_tile_notes(drawing))] if "tile" in drawing else []
     return [*lines, "", key, *notes]
@@ -231,7 +244,11 @@ def _warp_svg(sheet: _Svg, drawing: Mapping[str, Any]) -> None:
             x = 12 + _SHOWN * (_SECTOR * 20 + 8)
             sheet.text(x, y + 15, f"… and {len(sectors) - _SHOWN} more", fill=_GREY)
         sheet.text(
-            12, y + 36, "number: the thread; orange: transferred and not used", size=10, fill=_GREY
+            12,
+            y + 36,
+            "number: the thread that reads the word; orange: transferred, but not used",
+            size=10,
+            fill=_GREY,
         )
 
 
@@ -251,11 +268,15 @@ def _warp_text(drawing: Mapping[str, Any]) -> list[str]:
         more = f" … {len(sectors)} in all" if len(sectors) > _SHOWN - 1 else ""
         lines.append(f"{name} {row}{more}")
     if drawing["space"] == "banks":
-        return [*lines, "", "How many words of each bank, 0 to 31, a warp's request accesses."]
+        return [
+            *lines,
+            "",
+            "A number counts the words that a request accesses in a bank, for banks 0 to 31.",
+        ]
     return [
         *lines,
         "",
-        "A bracket is a sector; a number is the thread that reads a word; . is unused.",
+        "A bracket is a sector. A number is the thread that reads a word; a dot is an unused word.",
     ]
 
 

@@ -22,6 +22,7 @@ from ..explaining.trace import trace
 from .counts import COUNTS, Counted
 from .expressions import value_of
 from .level import Level, Limit, Sizes
+from .places import by_place
 
 _SECONDS = 10.0
 """The time limit of one product."""
@@ -33,6 +34,11 @@ _REQUESTED = 8
 neighbouring addresses, the sectors hold fewer."""
 _DESCRIBED = "wrong values"
 """The kind of finding of ``sanitize`` that ``check`` describes better."""
+
+
+def number(value: float) -> str:
+    """A count for a reader: 0.2875, 15,230."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 @dataclass(frozen=True)
@@ -50,12 +56,12 @@ class Result:
     def goal(self) -> str:
         """'at most 1.25'."""
         word = "at least" if self.limit.at_most is None else "at most"
-        return f"{word} {self.bound:.4g}"
+        return f"{word} {number(self.bound)}"
 
     def missed(self) -> Finding:
         """The finding for a limit that is not reached."""
         access = self.access
-        text = f"{self.limit.count}: {self.value:.4g}, and the goal is {self.goal}"
+        text = f"{self.limit.count}: {number(self.value)}, and the goal is {self.goal}"
         text += f" ({self.limit.meaning})"
         if access is not None:
             text += f". Most of it is a {access.kind} of {access.operand} here, with "
@@ -141,7 +147,7 @@ def judge(
                 similar = level.scattered
     except (CompileError, DeviceError, UnsupportedVariantError) as error:
         findings = [finding_of(error, own.made_of, _SECONDS)]
-    findings = [placed(finding, own.made_of) for finding in findings]
+    findings = [by_place(placed(finding, own.made_of), level.block) for finding in findings]
     findings += [result.missed() for result in results if not result.passed]
     return Verdict(level, len(cases), tuple(findings), tuple(results), similar, text, level.file)
 

@@ -13,7 +13,7 @@ from ..custom.diagnosis import Finding
 from .drawing import svg
 from .drawing import text as drawing_text
 from .gain import gain_text
-from .judge import Verdict
+from .judge import Verdict, number
 from .level import Level, levels
 from .workspace import Progress
 
@@ -125,7 +125,7 @@ class Judgement:
         rows = [
             (
                 result.limit.count,
-                f"{result.value:.4g}",
+                number(result.value),
                 result.goal,
                 "reached" if result.passed else "not yet",
             )
