@@ -8,6 +8,7 @@ import pickle
 import re
 import resource
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from sgemm_kernels import __version__, _core, build_info, devices, variants
 from sgemm_kernels.__main__ import COMMANDS, main, make_parser
 from sgemm_kernels._output import write_text
 from sgemm_kernels.cli import command
-from sgemm_kernels.cli.completion import arguments_of
+from sgemm_kernels.cli.completion import SHELLS, arguments_of
 
 from .support import NO_GPU, printed_by, python, same_bits, uniform
 
@@ -111,32 +112,76 @@ def test_every_argument_has_help(command):
     assert [action.dest for action in arguments_of(command) if not action.help] == []
 
 
+@pytest.fixture(scope="module", params=SHELLS)
+def complete(request, tmp_path_factory):
+    """Completes the last word of a command line in a shell."""
+    shell = request.param
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    script = tmp_path_factory.mktemp("completion") / shell
+    empty = tmp_path_factory.mktemp("empty")
+    script.write_text(
+        printed_by(f"from sgemm_kernels.__main__ import main\nmain(['completion', '{shell}'])")
+    )
+
+    def ask(line):
+        words = ["sgemm-kernels", *line.split(" ")]
+        commands = {
+            "bash": f"source {script}; COMP_WORDS=({shlex.join(words)}); "
+            f"COMP_CWORD={len(words) - 1}; _sgemm_kernels; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            "fish": f"source {script}; complete -C {shlex.quote(' '.join(words))}",
+            "zsh": "compdef() {}; _files() {}; compadd() { shift; print -rl -- $@ }; "
+            f"source {script}; words=({shlex.join(words)}); CURRENT={len(words)}; _sgemm_kernels",
+        }
+        done = subprocess.run(
+            [shell, "-c", commands[shell]], capture_output=True, text=True, cwd=empty
+        )
+        assert done.stderr == ""
+        found = [row.partition("\t")[0] for row in done.stdout.splitlines()]
+        return {word for word in found if word and word.startswith(words[-1])}
+
+    return ask
+
+
 @pytest.mark.parametrize(
     ("line", "some"),
     [
-        ("", {"run", "measure", "--version"}),
+        ("", {"run", "measure"}),
         ("me", {"measure"}),
-        ("run ", {"vec4", "auto", "--device"}),
+        ("--v", {"--version"}),
+        ("run ", {"vec4", "auto"}),
+        ("run --", {"--device"}),
+        ("tune ", {"vec4", "auto"}),
+        ("try --gr", {"--grid"}),
+        ("try --mu", {"--multiple-of"}),
         ("plot --kind sp", {"speed", "speedup"}),
         ("new mine.cu --like tile", {"tile1d", "tile2d"}),
-        ("completion ", {"bash"}),
+        ("try mine.cu --against tile", {"tile1d", "tile2d"}),
+        ("preload --log c", {"calls"}),
+        ("learn --level shared", {"shared_tile"}),
+        ("completion ", set(SHELLS)),
     ],
 )
-def test_bash_completes(tmp_path, line, some):
-    script = tmp_path / "script"
-    script.write_text(
-        printed_by(
-            "from sgemm_kernels.__main__ import main\nmain(['completion', 'bash'])",
-        )
-    )
-    words = ["sgemm-kernels", *line.split(" ")]
-    ask = f"""source {script}; COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}
-        _sgemm_kernels; printf '%s\\n' "${{COMPREPLY[@]}}" """
-    done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True)
-    found = set(done.stdout.split())
+def test_a_shell_completes(complete, line, some):
+    found = complete(line)
     assert some <= found
-    if line.split(" ")[-1]:
+    if line.split(" ")[-1] not in ("", "--"):
         assert found == some
+
+
+def test_a_file_is_no_option(complete):
+    """After an option that takes a file, the script leaves completion to the shell."""
+    assert complete("measure --json ") == set()
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_a_shell_completes_every_option_of_a_command(complete, command, capsys):
+    with pytest.raises(SystemExit):
+        main([command.name, "--help"])
+    shown = capsys.readouterr().out
+    options = set(re.findall(r"^  (?:-\w(?:, | \S+, ))?(--[\w-]+)", shown, re.MULTILINE))
+    assert "--help" in options
+    assert complete(f"{command.name} --") == options
 
 
 def test_a_size_in_place_of_a_name_suggests_the_option(capsys):

@@ -8,6 +8,7 @@ import math
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ import sgemm_kernels
 from sgemm_kernels import UnsupportedVariantError, explain, variants
 from sgemm_kernels.__main__ import main
 from sgemm_kernels._gpus import Gpu
+from sgemm_kernels.explaining import pages
 from sgemm_kernels.explaining.gain import gain
 from sgemm_kernels.explaining.limits import Limits
 from sgemm_kernels.explaining.occupancy import occupancy
@@ -516,3 +518,17 @@ def test_errors_in_a_page_are_noticed(tmp_path, page):
     page.open(wrong, width=400)
     assert len(page.complaints) >= 2
     page.complaints.clear()
+
+
+def test_the_headings_of_the_source_fit_in_their_columns():
+    """Between words they may break. DejaVu Sans Mono, a wide font, has 0.602 em per character."""
+    page = Path(pages.__file__).parent / "page"
+    css, script = ((page / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    (columns,) = re.findall(r"^\.row \{.*?grid-template-columns: ([^;]+);", css, re.MULTILINE)
+    widths = [float(width) for width in re.findall(r"(?<= )([\d.]+)rem(?= |$)", columns)]
+    (headings,) = re.findall(r"^const COLUMNS = (.*);$", script, re.MULTILINE)
+    (size,) = re.findall(r"^\.row \.number \{ font-size: ([\d.]+)rem; \}", css, re.MULTILINE)
+    breaks = re.search(r"^\.heads \.number \{.*white-space: normal", css, re.MULTILINE)
+    for heading, width in zip(json.loads(headings), widths, strict=True):
+        longest = max(map(len, heading.split())) if breaks else len(heading)
+        assert longest * 0.602 * float(size) <= width, heading

@@ -7,10 +7,9 @@ import os
 import random
 import re
 import shutil
-import threading
-import time
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
@@ -19,14 +18,16 @@ import sgemm_kernels
 from sgemm_kernels.__main__ import main
 from sgemm_kernels.custom.cases import Tile
 from sgemm_kernels.custom.child_process import Child
-from sgemm_kernels.learning import drawing, grade
+from sgemm_kernels.custom.diagnosis import Finding
+from sgemm_kernels.learning import drawing, grade, report
 from sgemm_kernels.learning.counts import COUNTS
 from sgemm_kernels.learning.expressions import value_of
 from sgemm_kernels.learning.gain import gain_text
-from sgemm_kernels.learning.judge import draw_cases, judge
+from sgemm_kernels.learning.judge import Verdict, draw_cases, judge
 from sgemm_kernels.learning.level import Sizes, level_of, levels, read_level
+from sgemm_kernels.learning.places import by_place
 from sgemm_kernels.learning.report import Judgement
-from sgemm_kernels.learning.workspace import Progress, Workspace
+from sgemm_kernels.learning.workspace import Progress, Workspace, course_around
 
 pytestmark = [pytest.mark.packaging, pytest.mark.usefixtures("own_cache")]
 
@@ -70,6 +71,33 @@ def test_the_solution_passes(level, child):
     verdict = judge(level, level.solution, child=child)
     assert verdict.passed, Judgement(verdict, Progress())
     assert len(verdict.results) == len(level.limits)
+    assert verdict.similar == level.similar
+    assert re.search(r"H[12]00.*(times as fast|reaches).*TFLOP/s", gain_text(verdict))
+
+
+@LEVELS
+def test_the_start_does_not_pass(level, child):
+    assert not judge(level, level.start, child=child).passed
+
+
+@pytest.mark.parametrize("name", ["index", "guards", "alpha_beta"])
+def test_scattered_accesses_are_credited_as_such(name, child):
+    """The ladder's naive kernel has rows from threadIdx.x, its coalesced one columns."""
+    level = level_of(name)
+    swapped = re.sub(
+        r"threadIdx\.([xy])",
+        lambda found: "threadIdx." + ("y" if found[1] == "x" else "x"),
+        level.solution,
+    )
+    verdict = judge(level, swapped, child=child)
+    assert verdict.passed, Judgement(verdict, Progress())
+    assert verdict.similar == "naive"
+    assert "most like yours is naive" in gain_text(verdict)
+
+
+def test_the_last_level_credits_what_the_learner_wrote():
+    """`auto` computes on tensor cores, and this kernel does not."""
+    assert level_of(20).similar == "warptile"
 
 
 @pytest.mark.parametrize("path", RIGHT, ids=named)
@@ -99,12 +127,13 @@ def test_a_level_is_complete(level):
     assert level.start != level.solution
     assert 5 <= len(level.text.splitlines()) <= 16
     assert all(limit.count in COUNTS for limit in level.limits)
+    rungs = {variant.name for variant in sgemm_kernels.variants() if variant.file}
+    assert {level.rung, level.similar, level.before or level.rung} <= rungs
     assert (Path(__file__).parent.parent / "docs" / level.docs).is_file()
 
 
 @LEVELS
-def test_the_gain_is_the_one_in_the_results(level):
-    assert re.search(r"H[12]00.*(times as fast as|reaches).*TFLOP/s", gain_text(level))
+def test_a_text_has_no_measured_number(level):
     assert not re.search(r"TFLOP|times faster", level.text)
 
 
@@ -160,7 +189,7 @@ def test_another_expression_is_refused(expression):
         ("at_most", "at_mots", "unknown entry 'at_mots'"),
         ("[sizes]", "[size]", "unknown entry 'size'"),
         ("grid =", "gird =", "unknown entry 'gird'"),
-        ("at_most = 1.25", "at_most = 1.25\nat_least = 1", "one of at_most and at_least"),
+        ("at_most = 1", "at_most = 1\nat_least = 1", "one of at_most and at_least"),
     ],
 )
 def test_a_mistake_in_goal_toml_is_named(tmp_path, old, new, fact):
@@ -203,14 +232,72 @@ def folder(tmp_path):
 
 def test_learn_makes_a_folder_and_introduces_the_first_level(folder):
     status, said = run("learn", "--folder", folder)
-    assert status == 0
+    assert status == 1
     first = levels()[0]
     assert f"Made {len(levels())} levels" in said
     assert f"Level 1 of {len(levels())}: {first.title}" in said
     assert str(folder / first.folder / first.file) in said
+    assert "race: thread (1, 0) writes C[0, 0], which thread (0, 0) writes too" in said
     for level in levels():
         made = folder / level.folder
         assert {path.name for path in made.iterdir()} == {"README.md", "drawing.svg", level.file}
+
+
+def test_an_unchanged_file_is_judged(folder):
+    status, said = run("learn", "--level", 6, "--folder", folder)
+    assert status == 1
+    assert "Level 6 of" in said
+    assert re.search(r"race: thread \(\d+, \d+\) reads As", said)
+    assert "PASSED" not in said
+
+
+def test_a_report_names_threads_by_their_place():
+    text = "thread 48 reads A[19, 0]; threads 0, 17 and 255 wait for 2 threads"
+    named = by_place(Finding("race", text), "(16, 16)").text
+    assert named == (
+        "thread (0, 3) reads A[19, 0]; threads (0, 0), (1, 1) and (15, 15) wait for 2 threads"
+    )
+    for block in ("(256)", "(THREADS)"):
+        assert by_place(Finding("race", text), block).text == text
+
+
+@pytest.mark.parametrize("inside", ["", "05_shared_tile"])
+def test_learn_inside_the_folder_finds_its_course(folder, inside, monkeypatch):
+    run("learn", "status", "--folder", folder)
+    monkeypatch.chdir(folder / inside)
+    before = sorted(folder.rglob("*"))
+    for arguments in ([], ["--folder", "."], ["--folder", "new"]):
+        said = run("learn", "hint", *arguments)[1]
+        assert "Level 1, hint" in said
+    assert "(3 hints)" in run("learn", "status")[1]
+    assert sgemm_kernels.learn().progress.hints == {"index": 3}
+    assert sorted(folder.rglob("*")) == before
+    first = level_of(1)
+    (folder / first.folder / first.file).write_text("")
+    said = run("learn")[1]
+    assert "--folder" not in said
+    (path,) = re.findall(r"^Edit (\S+)\. For help", said, re.MULTILINE)
+    assert Path(path).resolve() == folder / first.folder / first.file
+
+
+def test_the_outer_course_is_found(folder, monkeypatch):
+    run("learn", "status", "--folder", folder)
+    nested = folder / "05_shared_tile/sgemm-levels"
+    Workspace(nested).open_all()
+    monkeypatch.chdir(nested)
+    assert course_around(Path("sgemm-levels")).resolve() == folder
+
+
+def test_without_the_documentation_no_link_leads_to_it(monkeypatch, tmp_path):
+    """As in a wheel, which has the ladder's sources and no docs/."""
+    level = level_of(1)
+    verdict = Verdict(level, 1, (), (), level.rung, level.solution, level.file)
+    assert "Read more: " in repr(Judgement(verdict, Progress()))
+    monkeypatch.setattr(report, "__file__", str(tmp_path / "sgemm_kernels/learning/report.py"))
+    said = repr(Judgement(verdict, Progress()))
+    assert "docs" not in said
+    (source,) = re.findall(r"^The source of coalesced: (.*)$", said, re.MULTILINE)
+    assert Path(source).is_file()
 
 
 def test_a_passed_level_leads_to_the_next(folder):
@@ -221,6 +308,9 @@ def test_a_passed_level_leads_to_the_next(folder):
     assert status == 0
     assert "PASSED. Level 1" in said
     assert "TFLOP/s" in said
+    links = re.findall(r"^(?:The source of \w+|Read more): (.*)$", said, re.MULTILINE)
+    assert [Path(link).suffix for link in links] == [".cu", ".md"]
+    assert all(Path(link).is_file() for link in links)
     assert f"1 of {len(levels())}" in said
     assert f"Level 2 of {len(levels())}: {second.title}" in said
     _, said = run("learn", "status", "--folder", folder)
@@ -303,16 +393,12 @@ def test_damaged_progress_is_named(folder, capsys):
     assert "progress.json is damaged" in capsys.readouterr().err
 
 
-def test_watch_judges_at_each_save(folder):
+def test_watch_judges_at_each_save(folder, monkeypatch):
     level = levels()[0]
     Workspace(folder).open_all()
     path = folder / level.folder / level.file
-
-    def save():
-        time.sleep(0.5)
-        path.write_text(level.solution)
-
-    threading.Thread(target=save).start()
+    saves = SimpleNamespace(sleep=lambda _: path.write_text(level.solution))
+    monkeypatch.setattr("sgemm_kernels.cli.learn.time", saves)
     status, said = run("learn", "--watch", "--level", 1, "--folder", folder)
     assert status == 0
     assert "Waiting for" in said

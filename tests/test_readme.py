@@ -13,7 +13,7 @@ from sgemm_kernels import variants
 from sgemm_kernels.cli.report import renew
 from sgemm_kernels.measuring.measurement import UNMET
 
-from .support import printed_by
+from .support import NO_GPU, printed_by, python
 
 pytestmark = pytest.mark.packaging
 
@@ -222,3 +222,34 @@ def test_the_c_example_of_the_page_runs(tmp_path):
     subprocess.run([*cc, *flags, "-lsgemm_kernels", "-o", "product"], cwd=tmp_path, check=True)
     done = subprocess.run(["./product"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == "5 14\n14 50\n"
+
+
+def test_the_readme_compiles_a_program_that_exists():
+    sources = re.findall(r"^    cc (\S+)", README, re.MULTILINE)
+    assert sources
+    assert all((ROOT / source).is_file() for source in sources)
+
+
+def test_the_readme_tells_how_to_avoid_the_warning_without_a_gpu():
+    """The first example warns there, and does not with what the next paragraph says."""
+    code, after = re.findall(r"^```python\n(.*?)^```\n.*?^```\n\n(.*?)\n\n", README, re.M | re.S)[0]
+    (argument,) = re.findall(r'`(device="cpu")`', after)
+    assert "warns" in after
+    quiet = code.replace("A.T)", f"A.T, {argument})")
+    assert quiet != code
+    assert "no usable GPU" in python(code, **NO_GPU).stderr
+    assert python(quiet, **NO_GPU).stderr == ""
+
+
+def test_contributing_names_the_next_rung():
+    names = re.findall(r"(\d\d)_NAME", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    rungs = [variant for variant in variants() if variant.file]
+    assert set(map(int, names)) == {len(rungs) + 1}
+
+
+@pytest.mark.parametrize("document", [path for path in DOCUMENTS if path != "CHANGELOG.md"])
+def test_a_document_that_counts_lessons_counts_right(document):
+    text = (ROOT / document).read_text(encoding="utf-8")
+    counts = re.findall(r"\b(six|seven|eight|nine|ten|\d+) (?:\[)?(?:lessons|notebooks)\b", text)
+    lessons = len(list((ROOT / "notebooks").glob("*.ipynb")))
+    assert set(counts) <= {str(lessons), {7: "seven", 8: "eight", 9: "nine"}[lessons]}

@@ -145,10 +145,14 @@ struct {
     int64_t barriers;              /* of the first block */
     int64_t atomics;               /* of all threads */
     int64_t accesses[max_threads]; /* of each thread of the first block */
-    /* Of the first block: reads of shared memory; those after a read of A or B since the last
-     * barrier; those while a copy of the thread is on its way. */
+    /* Of the first block: reads of shared memory; those after the thread has read elements of A
+     * and B, since its last barrier, that no thread had read; those while a copy of the thread is
+     * on its way. */
     int64_t shared_reads, reads_ahead, reads_in_flight;
-    bool has_read_input[max_threads]; /* since its last barrier */
+    unsigned new_inputs[max_threads]; /* read since its last barrier: 1 for A, 2 for B */
+    /* Of the first block: waits that complete a copy; those that leave another one on its way;
+     * copied words; those whose copies arrive at an mbarrier. */
+    int64_t waits, waits_with_more, copied, copied_to_mbarriers;
 } done;
 
 int threads_of_block()
@@ -383,6 +387,7 @@ void look_at_word(Array *array, uintptr_t address, unsigned bytes, bool store, b
         word.writer = now;
         if (copied) {
             copies_of_thread[thread].back().push_back(&word);
+            done.copied += blockIdx.x == 0;
         }
         word.reader = word.reader_of_other_warp = word.other_reader_of_warp = Touch();
         return;
@@ -421,14 +426,17 @@ bool has_copies_on_their_way(int thread)
                        [](const std::vector<Word *> &group) { return !group.empty(); });
 }
 
-void count_read(const Array &array)
+void count_read(const Array &array, uintptr_t address)
 {
     const int thread = thread_number();
     if (array.operand) {
-        done.has_read_input[thread] = done.has_read_input[thread] || array.operand->input;
+        const size_t word = (address - array.begin) / sizeof(float);
+        if (array.operand->input && word < array.read.size() && !array.read[word]) {
+            done.new_inputs[thread] |= 1u << (array.operand - operands);
+        }
     } else if (!array.scratch) {
         ++done.shared_reads;
-        done.reads_ahead += done.has_read_input[thread];
+        done.reads_ahead += done.new_inputs[thread] == 3;
         done.reads_in_flight += has_copies_on_their_way(thread);
     }
 }
@@ -447,7 +455,7 @@ void look(const void *pointer, int bytes, bool store, bool atomic, uintptr_t pla
     }
     done.accesses[thread_number()] += blockIdx.x == 0;
     if (blockIdx.x == 0 && !store) {
-        count_read(*array);
+        count_read(*array, address);
     }
     const char *const does = store ? "writes" : "reads";
     if (bytes <= 16 && address % static_cast<unsigned>(bytes) != 0) {
@@ -594,10 +602,14 @@ void grid_copy_wait(int left)
         return;
     }
     const auto first = groups.begin(), end = first + (committed - left);
+    bool completes = false;
     for (auto group = first; group < end; ++group) {
         land(*group, clocks[thread][thread]);
+        completes = completes || !group->empty();
     }
     groups.erase(first, end);
+    done.waits += blockIdx.x == 0 && completes;
+    done.waits_with_more += blockIdx.x == 0 && completes && has_copies_on_their_way(thread);
 }
 
 void grid_copy_arrive(uint64_t *barrier, int line)
@@ -607,6 +619,7 @@ void grid_copy_arrive(uint64_t *barrier, int line)
         copies_of_phase[reinterpret_cast<char *>(barrier) + grid_mbarrier_parity(barrier, line)];
     for (const auto &group : groups) {
         copies.insert(copies.end(), group.begin(), group.end());
+        done.copied_to_mbarriers += blockIdx.x == 0 ? static_cast<int64_t>(group.size()) : 0;
     }
     groups.assign(1, {});
     grid_mbarrier_arrive(barrier, line);
@@ -669,7 +682,7 @@ void watch_fence()
 void watch_barrier()
 {
     done.barriers += blockIdx.x == 0 && thread_number() == 0;
-    done.has_read_input[thread_number()] = false;
+    done.new_inputs[thread_number()] = 0;
 }
 
 void watch_atomic(const void *address, size_t bytes)
@@ -884,8 +897,10 @@ void watch_print_counts()
     }
     const int64_t busiest = *std::max_element(done.accesses, done.accesses + max_threads);
     printf("counted");
-    for (const int64_t count : {done.barriers, done.atomics, busiest, shared_bytes,
-                                done.shared_reads, done.reads_ahead, done.reads_in_flight}) {
+    for (const int64_t count :
+         {done.barriers, done.atomics, busiest, shared_bytes, done.shared_reads, done.reads_ahead,
+          done.reads_in_flight, done.waits, done.waits_with_more, done.copied,
+          done.copied_to_mbarriers}) {
         printf("\t%lld", static_cast<long long>(count));
     }
     printf("\n");

@@ -43,7 +43,7 @@ def trial_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--against",
-        metavar="NAME",
+        metavar="VARIANT",
         nargs="+",
         default=[],
         help="variants to time beside it, in addition to --like",

@@ -56,7 +56,7 @@ _LETTERS = {**SPECIAL, FRACTIONS: "f"}
 """The letters of values in the arguments of csrc/custom/driver.cpp."""
 _RECORD = re.compile(r"(case|counted|finding|failed)\t(.*)")
 """A record in the program's output. The kernel may have printed before it in the same line."""
-_COUNTED = re.compile(r"\t".join([r"(\d{1,18})"] * 7))
+_COUNTED = re.compile(r"\t".join([r"(\d{1,18})"] * 11))
 _STOPPED = 3
 """The program's exit status after a finding that ended it."""
 _GRACE_S = 1.0
@@ -156,9 +156,18 @@ class ProductCounts:
     shared_reads: int
     """Reads of shared memory by the first block."""
     reads_ahead: int
-    """Those after a read of A or B by the same thread since the last barrier."""
+    """Those after the same thread has read new elements of A and of B since its last barrier. An
+    element is new if no thread has read it."""
     reads_in_flight: int
     """Those while an asynchronous copy of the same thread is on its way."""
+    waits: int
+    """Waits of the first block that complete an asynchronous copy."""
+    waits_with_more: int
+    """Those that leave another copy of the same thread on its way."""
+    copied: int
+    """Words that the first block copies asynchronously."""
+    copied_to_mbarriers: int
+    """Those whose copies arrive at an mbarrier."""
 
 
 def watch(

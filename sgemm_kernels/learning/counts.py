@@ -108,6 +108,12 @@ COUNTS: dict[str, Callable[[Counted], Count]] = {
     "share of shared loads with a copy on its way": lambda counted: Count(
         counted.product.reads_in_flight / max(counted.product.shared_reads, 1)
     ),
+    "share of waits that leave a copy on its way": lambda counted: Count(
+        counted.product.waits_with_more / max(counted.product.waits, 1)
+    ),
+    "share of copies that arrive at an mbarrier": lambda counted: Count(
+        counted.product.copied_to_mbarriers / max(counted.product.copied, 1)
+    ),
     "atomic operations": lambda counted: Count(counted.product.atomics),
     "accesses of the busiest thread": lambda counted: Count(counted.product.accesses),
     "bytes of shared memory": lambda counted: Count(
