@@ -4,19 +4,25 @@ notebooks/execute.py executes a copy of them. The output of cells with the tag '
 the machine.
 """
 
+import dataclasses
 import difflib
+import importlib.util
 import itertools
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import sgemm_kernels
+from sgemm_kernels.measuring import recorded
+from sgemm_kernels.measuring.recorded import FOLDERS
 
 # The first test that reads a re-executed lesson waits for all of them.
 pytestmark = [pytest.mark.packaging, pytest.mark.timeout(1200)]
@@ -104,6 +110,59 @@ def test_a_lesson_needs_only_the_package(lesson):
     carried = settings["tool"]["setuptools"]["package-data"]["sgemm_kernels.recorded"]
     for experiment in re.findall(r'[\w-]+/(\w+)\.json|load\("(\w+)"\)', code):
         assert f"*/{''.join(experiment)}.json" in carried
+
+
+def code_of(lesson):
+    return "\n".join("".join(cell["source"]) for cell in cells(read(lesson), "code"))
+
+
+def test_a_lesson_names_no_gpu_to_take_results_from(lesson):
+    """recorded_file() and the pages of explain() choose the same one, so that a sentence with two
+    numbers is about one GPU."""
+    assert not re.search(r"h[12]00", code_of(lesson), re.IGNORECASE)
+
+
+@pytest.mark.parametrize("later", FOLDERS)
+def test_pages_and_lessons_show_one_gpu(monkeypatch, later):
+    """Whichever was measured last."""
+    known = [
+        dataclasses.replace(record, date=f"{2000 + (record.folder == later)}-01-01")
+        for record in recorded.records()
+    ]
+    monkeypatch.setattr(recorded, "records", lambda: tuple(known))
+    names = [variant.name for variant in sgemm_kernels.variants() if variant.file]
+    shown = sgemm_kernels.recorded_file("ladder.json").parent.name
+    for pair in itertools.pairwise(names):
+        assert recorded.record_of(pair).folder == shown
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_the_first_cell_installs_a_wheel_where_the_package_is_missing(
+    lesson, tmp_path, monkeypatch, installed
+):
+    """As in a hosted notebook. IPython runs `%pip` as a magic."""
+    transformer = pytest.importorskip("IPython.core.inputtransformer2")
+    cell = cells(read(lesson), "code")[0]
+    assert cell["id"] == "install"
+    code = transformer.TransformerManager().transform_cell("".join(cell["source"]))
+    ran = []
+    shell = SimpleNamespace(run_line_magic=lambda name, line: ran.append((name, line)))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object() if installed else None)
+    monkeypatch.chdir(tmp_path)
+    if not installed:
+        with pytest.raises(FileNotFoundError, match="upload a wheel"):
+            exec(code, {"get_ipython": lambda: shell})
+    wheel = tmp_path / "sgemm_kernels-1.0-cp311-abi3-manylinux_2_34_x86_64.whl"
+    wheel.touch()
+    names = {"get_ipython": lambda: shell}
+    exec(code, names)
+    if installed:
+        assert ran == []
+        return
+    ((magic, line),) = ran
+    assert magic == "pip"
+    expanded = shlex.split(line.format(**names))  # IPython expands the braces
+    assert expanded == ["install", "--quiet", f"{wheel}[plot]"]
 
 
 def test_a_lesson_links_to_the_next():

@@ -25,6 +25,7 @@ def gain_text(verdict: Verdict) -> str:
         )
     times = seconds[level.before] / seconds[level.rung]
     return (
-        f"In the ladder, {level.rung} has this idea, and {level.before} has not. On an "
-        f"{record.device} it is {times:.3g} times as fast: {speed:.3g} TFLOP/s ({size})."
+        f"In the ladder, {level.rung} has this idea, and {level.before} lacks it. On an "
+        f"{record.device}, {level.rung} is {times:.3g} times as fast: {speed:.3g} TFLOP/s "
+        f"({size})."
     )

@@ -96,10 +96,12 @@ def records() -> tuple[Record, ...]:
 
 
 def record_of(names: Sequence[str]) -> Record:
-    """The record with times for most of these variants; among equals, the newest."""
+    """The record with times for most of these variants; among equals, that of the GPU that
+    documents and lessons show first, and then the newest."""
 
-    def known(record: Record) -> tuple[int, str]:
-        return sum(name in record.seconds for name in names), record.date
+    def known(record: Record) -> tuple[int, bool, str]:
+        count = sum(name in record.seconds for name in names)
+        return count, record.folder == FOLDERS[0], record.date
 
     return max(records(), key=known)
 
