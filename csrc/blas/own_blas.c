@@ -12,8 +12,8 @@
 #include "settings.h"
 #include "width.h"
 
-/* How many objects the loader has added and removed so far. After a change, an address can belong to
- * another object. */
+/* How many objects the loader has added and removed so far. After a change, an address can belong
+ * to another object. */
 typedef struct {
     unsigned long long added, removed;
 } Loads;

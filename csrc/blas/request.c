@@ -24,8 +24,8 @@ static double missed_s; /* what the products that were passed on would have gain
 enum { UNTIMED = 3 };
 static int computed;
 
-/* The call of this thread that is being passed on. Its frame is NULL if there is none. A longjmp out
- * of the program's own BLAS, such as from its error handler, leaves it here. */
+/* The call of this thread that is being passed on. Its frame is NULL if there is none. A longjmp
+ * out of the program's own BLAS, such as from its error handler, leaves it here. */
 static _Thread_local struct {
     const char *frame;
     Own own;

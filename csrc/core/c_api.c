@@ -23,9 +23,9 @@ _Static_assert(SGEMM_KERNELS_OK == (int)STATUS_OK && SGEMM_KERNELS_DEVICE == (in
 /* The handle that names the legacy default stream explicitly, in CUDA and in HIP. */
 static void *const legacy_stream = (void *)1;
 
-/* What a call sets in the calling thread and restores. Some libraries make floating-point operations
- * flush to zero or trap. A signal handler could leave the call by longjmp while it holds locks, or
- * while other threads use this one's stack. */
+/* What a call sets in the calling thread and restores. Some libraries make floating-point
+ * operations flush to zero or trap. A signal handler could leave the call by longjmp while it holds
+ * locks, or while other threads use this one's stack. */
 typedef struct {
     fenv_t environment;
     Undisturbed undisturbed;
@@ -131,8 +131,8 @@ const char *sgemm_kernels_variant(int index)
 
 enum { ELEMENT = sizeof(float), ADDRESS_BITS = 56 }; /* a process has at most 2^56 bytes */
 
-/* A stride in bytes. check_span accepts one that overflows only along an axis with one element, where
- * it is never used. */
+/* A stride in bytes. check_span accepts one that overflows only along an axis with one element,
+ * where it is never used. */
 static int64_t bytes_of(int64_t stride)
 {
     int64_t bytes;
@@ -217,8 +217,8 @@ static bool overlaps_itself(const sgemm_kernels_matrix *out, int64_t count, int6
     return count > 1 ? view_overlaps_itself(&view) : strided_overlaps_itself(&matrix);
 }
 
-/* Checks the pointers that must not be NULL. C may be NULL if beta is 0, and all matrices if there is
- * no product. */
+/* Checks the pointers that must not be NULL. C may be NULL if beta is 0, and all matrices if there
+ * is no product. */
 static Status check_given(const char *variant, const sgemm_kernels_place *place,
                           const Operands *operands)
 {

@@ -21,8 +21,8 @@ typedef struct {
 void undisturbed_begin(Undisturbed *before);
 void undisturbed_end(const Undisturbed *before);
 
-/* A poll for interrupt.h, with an Undisturbed as context. Here the default actions of signals happen,
- * such as the end of the process at Ctrl-C. Handlers still wait. Always returns false. */
+/* A poll for interrupt.h, with an Undisturbed as context. Here the default actions of signals
+ * happen, such as the end of the process at Ctrl-C. Handlers still wait. Always returns false. */
 bool undisturbed_lets_defaults_act(void *before);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* Leaves the program's own BLAS by longjmp. Later products must be computed by the preloaded library,
- * at any depth of the stack. */
+/* Leaves the program's own BLAS by longjmp. Later products must be computed by the preloaded
+ * library, at any depth of the stack. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
