@@ -1,7 +1,9 @@
 """libsgemm_kernels_blas.so under a small BLAS, and under NumPy; `sgemm-kernels preload`."""
 
+import contextlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -18,6 +20,7 @@ from .support import ending, fake_cuda, python
 NATIVE = Path(__file__).parent / "native"
 BLAS = str(Path(sgemm_kernels.get_library_dir(), "libsgemm_kernels_blas.so"))
 VARIABLES = "SGEMM_KERNELS_BLAS_"
+WITHOUT_GPUS = not sgemm_kernels.build_info().architectures
 CC = os.environ.get("CC") or "cc"
 
 
@@ -701,11 +704,16 @@ def test_the_summary_counts_calls_of_more_shapes_than_it_has_rows():
     assert found == [("1", "0"), ("599", "1")], "those of the child and of its parent"
 
 
-@pytest.mark.parametrize(("name", "value"), [("MIN", "many"), ("LOG", "loud")])
-def test_a_setting_that_is_not_understood_is_reported(name, value):
-    process = preloaded("uniform(3, 3) @ uniform(3, 4)", **{name: value})
-    assert process.returncode == 0
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("MIN", "many"), ("MIN", "1e9x"), ("MIN", "nan"), ("MIN", "-1"), ("LOG", "loud")],
+)
+def test_a_setting_that_is_not_understood_is_ignored_and_reported(name, value):
+    settings = {"DEVICE": "cpu", "LOG": "stats", name: value}
+    process = preloaded("uniform(3, 3) @ uniform(3, 4)", **settings)
     assert f"ignoring SGEMM_KERNELS_BLAS_{name}='{value}'" in process.stderr
+    if name == "MIN":
+        assert counts(process) == [1, 0], "with the default"
 
 
 @pytest.mark.parametrize(
@@ -721,6 +729,82 @@ def test_the_log_says_why_nothing_was_computed_here(settings, reason):
     )
     assert counts(process) == [0, 1]
     assert reason in process.stderr
+
+
+@pytest.mark.parametrize("setting", [{"LOG": "calls"}, {"LOG": "stats"}, {"MIN": "many"}])
+@pytest.mark.parametrize("opened", [True, False])
+def test_nothing_is_written_to_a_file_of_the_program(tmp_path, setting, opened):
+    """It has the number of the standard error, which the program has closed."""
+    code = f"""
+        os.close(2)
+        file = os.open({str(tmp_path / "data")!r}, os.O_CREAT | os.O_WRONLY) if {opened} else 2
+        A = uniform(20, 20)
+        A @ A[::-1]
+        sys.exit(file - 2)
+    """
+    process = preloaded(code, DEVICE="cpu", **setting)
+    assert (process.returncode, process.stderr) == (0, "")
+    assert not opened or (tmp_path / "data").read_bytes() == b""
+
+
+def test_a_relative_path_of_the_library_and_another_folder(tmp_path):
+    code = "os.chdir('/'); A = uniform(30, 30); A @ A[::-1]"
+    environment = {f"{VARIABLES}DEVICE": "cpu", f"{VARIABLES}LOG": "stats"}
+    for blas in (os.path.relpath(BLAS, tmp_path), "link.so"):
+        if blas == "link.so":
+            (tmp_path / blas).symlink_to(BLAS)
+            blas = "./link.so"
+        done = subprocess.run(
+            [sys.executable, "-c", PRELUDE + code],
+            cwd=tmp_path,
+            env={**os.environ, **environment, "LD_PRELOAD": blas},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert counts(done) == [1, 0]
+
+
+@pytest.mark.skipif(not WITHOUT_GPUS, reason="this build can use a GPU")
+@pytest.mark.parametrize("settings", [{}, {"DEVICE": "cuda"}, {"MIN": "0"}])
+def test_the_log_of_a_build_without_gpus_says_so(settings):
+    process = preloaded("A = uniform(300, 300); A @ A[::-1]", LOG="stats", **settings)
+    assert counts(process) == [0, 1]
+    assert "this build of sgemm_kernels has no GPU support" in process.stderr
+
+
+def test_a_library_that_cannot_be_loaded_is_reported(tmp_path):
+    process = preloaded("uniform(3, 3) @ uniform(3, 4)", LIBRARY=str(tmp_path / "lib.so"))
+    assert process.returncode == 0
+    assert "ignoring SGEMM_KERNELS_BLAS_LIBRARY: " in process.stderr
+    assert str(tmp_path / "lib.so") in process.stderr
+
+
+FROM_FOLDER = """
+    import os, sys
+    sys.path.insert(0, {folder!r})
+    from sgemm_kernels.__main__ import main
+    import sgemm_kernels
+    assert sgemm_kernels.__file__.startswith({folder!r})
+    code = "import numpy as np; A = np.ones((5, 4), np.float32); print((A @ A.T).sum())"
+    options = ["--device", "cpu", "--log", "stats"]
+    sys.exit(main(["preload", *options, "--", sys.executable, "-c", code]))
+"""
+
+
+@pytest.mark.parametrize("name", ["a b", "a:b", " ::", "quote'and\"more", "ä,$b"])
+def test_preload_from_a_folder_of_any_name(tmp_path, name):
+    folder, unnecessary = tmp_path / name, ("csrc", "recorded", "levels", "__pycache__")
+    package = Path(sgemm_kernels.__file__).parent
+    shutil.copytree(package, folder / package.name, ignore=shutil.ignore_patterns(*unnecessary))
+    code = FROM_FOLDER.format(folder=str(folder))
+    process = python(code, SGEMM_KERNELS_CACHE=str(tmp_path / "cache"))
+    assert counts(process) == [1, 0]
+    assert process.stdout.strip() == "100.0"
+    if set(name) & set(" :"):
+        process = python(code, SGEMM_KERNELS_CACHE=str(tmp_path / "the cache"))
+        assert process.returncode == 2
+        assert "set SGEMM_KERNELS_CACHE to a folder without them" in process.stderr
 
 
 def test_preload_runs_a_program(capfd):
@@ -751,10 +835,21 @@ def test_preload_runs_a_program(capfd):
         (["--", "no-such-program"], "there is no program 'no-such-program'"),
         (["--variant", "fast", "--", "true"], "there is no variant 'fast'"),
         (["--logfile", "/none/log", "--", "true"], "the folder /none does not exist"),
+        (["--device", "gpu", "--", "true"], "unknown device 'gpu': use cpu, "),
+        (["--device", "nonsense", "--", "true"], "unknown device 'nonsense'"),
+        (["--device", f"{_core._GPU_KIND}:all", "--", "true"], "unknown device"),
+        (["--device", f"{_core._GPU_KIND}:99", "--", "true"], "GPU"),
+        (["--library", "/no/lib.so", "--", "true"], "cannot load --library /no/lib.so: "),
+        (["--library", "libm.so.6", "--", "true"], "--library libm.so.6 has neither sgemm_"),
+        (["--min", "abc", "--", "true"], "invalid number 'abc': name the least 2*M*N*K"),
+        (["--min", "nan", "--", "true"], "invalid number 'nan'"),
+        (["--min=-1", "--", "true"], "invalid number '-1'"),
+        (["--min", "", "--", "true"], "invalid number ''"),
     ],
 )
 def test_preload_refuses(capsys, arguments, message):
-    assert main(["preload", *arguments]) == 2
+    with contextlib.suppress(SystemExit):  # by argparse
+        assert main(["preload", *arguments]) == 2
     assert message in capsys.readouterr().err
 
 

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 import sgemm_kernels
 from sgemm_kernels import _core, variants
 from sgemm_kernels.__main__ import main
+from sgemm_kernels.cli import c_library
 
 from .support import fake_cuda, printed_by
 from .test_c_api import HOST, ON_CPU, Matrix, Place, Status, described
@@ -148,6 +150,30 @@ def test_config_prints_in_the_order_of_the_options(capsys):
     assert config(capsys, "--blas") == [f"{lib}/libsgemm_kernels_blas.so"]
     assert main(["config"]) == 2
     assert "--cflags --libs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["a b", "a,b", 'it\'s "a" $folder', "a:b"])
+def test_flags_of_a_folder_of_any_name(tmp_path, capsys, monkeypatch, name):
+    """As words of a shell."""
+    root, package = tmp_path / name, Path(sgemm_kernels.__file__).parent
+    for each in ("include", "lib"):
+        shutil.copytree(package / each, root / each)
+    monkeypatch.setattr(c_library, "get_include", lambda: str(root / "include"))
+    monkeypatch.setattr(c_library, "get_library_dir", lambda: str(root / "lib"))
+    if ":" in name:
+        assert main(["config", "--libs"]) == 2
+        assert "a run path cannot contain a colon" in capsys.readouterr().err
+        return
+    program = tmp_path / "product"
+    flags = [shlex.split(" ".join(config(capsys, "--cflags", "--libs")))]
+    assert config(capsys, "--pkgconfigdir") == f"{root}/lib/pkgconfig".split()
+    if shutil.which("pkg-config") and not set(name) & set(",'"):
+        find = {**os.environ, "PKG_CONFIG_PATH": str(root / "lib/pkgconfig")}
+        found = output("pkg-config", "--cflags", "--libs", "sgemm_kernels", env=find)
+        flags.append(shlex.split(found))
+    for words in flags:
+        output(CC, EXAMPLES / "product.c", *words, "-o", program)
+        assert output(program, "cpu").startswith("device -1")
 
 
 # ---------------------------------------------------------------------------- the library

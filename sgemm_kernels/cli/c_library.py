@@ -1,10 +1,18 @@
 """The commands for C programs, and for programs that use a BLAS."""
 
 import argparse
+import ctypes
+import hashlib
 import os
+import re
+import shlex
 import shutil
+import tempfile
 from pathlib import Path
 
+import numpy as np
+
+from .. import _cache, _core
 from .._catalog import variants
 from .._library import get_include, get_library_dir
 from .._version import __version__
@@ -12,19 +20,26 @@ from .command import Command, refuse_unwritable
 
 BLAS = "libsgemm_kernels_blas.so"
 _LOG_LEVELS = ("stats", "calls")
+_DEVICES = f"cpu, {_core._GPU_KIND} or {_core._GPU_KIND}:N"
 
 
 def _show_config(options: argparse.Namespace) -> int:
     lib = get_library_dir()
+    run_path = ["-Xlinker", "-rpath", "-Xlinker", lib] if "," in lib else [f"-Wl,-rpath,{lib}"]
     known = {
-        "cflags": f"-I{get_include()}",
-        "libs": f"-L{lib} -Wl,-rpath,{lib} -lsgemm_kernels",
+        "cflags": shlex.join([f"-I{get_include()}"]),
+        "libs": shlex.join([f"-L{lib}", *run_path, "-lsgemm_kernels"]),
         "pkgconfigdir": f"{lib}/pkgconfig",
         "cmakedir": f"{lib}/cmake/sgemm_kernels",
         "blas": f"{lib}/{BLAS}",
         "version": __version__,
     }
     asked = options.asked or []
+    if "libs" in asked and ":" in lib:
+        raise ValueError(
+            f"the package is in {lib}, and a run path cannot contain a colon: install it in "
+            "another folder"
+        )
     if not asked:
         raise ValueError("name what to print, for example: sgemm-kernels config --cflags --libs")
     print(" ".join(known[name] for name in asked))
@@ -45,9 +60,39 @@ def _config_arguments(parser: argparse.ArgumentParser) -> None:
         )
 
 
+def _preloadable(path: str) -> str:
+    """The path, or a symbolic link to it in the cache folder: spaces and colons separate
+    the paths in LD_PRELOAD."""
+    if not re.search("[ :]", path):
+        return path
+    digest = hashlib.sha256(path.encode()).hexdigest()[:16]
+    folder = _cache.folder() / f"preload-{digest}"
+    if re.search("[ :]", str(folder)):
+        raise ValueError(
+            f"the preloaded library is {path!r}, and LD_PRELOAD cannot contain a path with a space "
+            "or a colon: set SGEMM_KERNELS_CACHE to a folder without them, for a link"
+        )
+    folder.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as made:
+        os.symlink(path, Path(made) / BLAS)
+        os.replace(Path(made) / BLAS, folder / BLAS)
+    return str(folder / BLAS)
+
+
+def _refuse_library(path: str) -> None:
+    """Raises ValueError if the file is no BLAS that can be loaded."""
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        raise ValueError(f"cannot load --library {path}: {error}") from None
+    names = [f"{name}{suffix}" for name in ("sgemm", "cblas_sgemm") for suffix in ("_", "64_", "")]
+    if not any(hasattr(library, name) for name in names):
+        raise ValueError(f"--library {path} has neither sgemm_ nor cblas_sgemm: name a BLAS")
+
+
 def preload_environment(environ: dict[str, str], settings: dict[str, str | None]) -> dict[str, str]:
     """The environment of a program under preload: `environ` with our variables."""
-    blas = str(Path(get_library_dir()) / BLAS)
+    blas = _preloadable(str(Path(get_library_dir()) / BLAS))
     others = environ.get("LD_PRELOAD", "")
     preloaded = f"{blas}:{others}" if others else blas
     ours = {
@@ -69,21 +114,41 @@ def _preload(options: argparse.Namespace) -> int:
         raise ValueError(
             f"there is no variant {options.variant!r}: the variants are {', '.join(names_known)}"
         )
+    if options.device and options.device != "cpu":
+        one = np.ones((1, 1), np.float32)
+        _core.run("naive", one, one, device=options.device)  # raises why it cannot be used
+    if options.library:
+        if os.path.exists(options.library):
+            settings["library"] = os.path.abspath(options.library)
+        _refuse_library(settings["library"])
     if settings["logfile"]:
         refuse_unwritable(Path(settings["logfile"]))
         settings["logfile"] = os.path.abspath(settings["logfile"])
     os.execvpe(program[0], program, preload_environment(dict(os.environ), settings))
 
 
-def _least_flops(text: str) -> str:
-    if float(text) < 0:
-        raise ValueError
+def _device(text: str) -> str:
+    if not re.fullmatch(rf"cpu|{_core._GPU_KIND}(:\d{{1,6}})?", text):
+        raise argparse.ArgumentTypeError(f"unknown device {text!r}: use {_DEVICES}")
     return text
+
+
+def _least_flops(text: str) -> str:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1
+    if not number >= 0:  # or NaN
+        raise argparse.ArgumentTypeError(
+            f"invalid number {text!r}: name the least 2*M*N*K to compute here, such as 1e9"
+        )
+    return repr(number)
 
 
 def _preload_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--variant", help="the kernel, by default auto")
-    parser.add_argument("--device", help="cuda, cuda:N, or cpu, which is slow and for tests")
+    which = f"{_DEVICES}; cpu is slow and for tests"
+    parser.add_argument("--device", type=_device, help=which)
     parser.add_argument(
         "--min",
         type=_least_flops,
