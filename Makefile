@@ -68,7 +68,7 @@ LESSONS := tests/test_notebooks.py
 
 thorough-custom: $(VENV)/installed $(VENV)/tools
 	$(SET); $(BIN)/python -m tests.compiled_parts
-	$(PYTEST) $(PARALLEL) -m "$(LONGER)" $(CUSTOM)
+	$(PYTEST) --numprocesses=$(CORES) --dist=worksteal -m "$(LONGER)" $(CUSTOM)
 
 thorough-lessons: $(VENV)/installed $(VENV)/tools
 	$(PYTEST) $(PARALLEL) -m "$(LONGER)" $(LESSONS)

@@ -34,7 +34,14 @@ pytestmark = [pytest.mark.packaging, pytest.mark.usefixtures("own_cache")]
 SOLUTIONS = Path(__file__).parent / "levels"
 RIGHT = sorted(SOLUTIONS.glob("*/right/*.cu"))
 TABLE = tomllib.loads((SOLUTIONS / "wrong.toml").read_text(encoding="utf-8"))
-WRONG = [(folder, entry) for folder, entries in TABLE.items() for entry in entries]
+WRONG = [
+    pytest.param(
+        folder, entry, id=f"{folder}-{entry['name']}", marks=pytest.mark.thorough if number else ()
+    )
+    for folder, entries in TABLE.items()
+    for number, entry in enumerate(entries)
+]
+"""Every wrong solution. The first one of each level is no thorough test."""
 LEVELS = pytest.mark.parametrize("level", levels(), ids=lambda level: level.folder)
 
 
@@ -100,15 +107,14 @@ def test_the_last_level_credits_what_the_learner_wrote():
     assert level_of(20).similar == "warptile"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", RIGHT, ids=named)
 def test_another_right_solution_passes(path, child):
     verdict = judge(level_at(path), path.read_text(encoding="utf-8"), child=child)
     assert verdict.passed, Judgement(verdict, Progress())
 
 
-@pytest.mark.parametrize(
-    ("folder", "entry"), WRONG, ids=[f"{folder}-{entry['name']}" for folder, entry in WRONG]
-)
+@pytest.mark.parametrize(("folder", "entry"), WRONG)
 def test_a_wrong_solution_fails_and_the_report_names_the_mistake(folder, entry, child):
     level = level_of(folder)
     verdict = judge(level, altered(level, entry), child=child)
