@@ -18,6 +18,7 @@
 
 #include <cmath>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "../core/variant.h"
@@ -43,9 +44,10 @@ struct Case {
     int A_by_columns, B_by_columns, A_shift, B_shift, C_shift;
     float alpha, beta;
     char values;
-    int contiguous; /* for a plain kernel; 2: with C by columns */
-    int pads;       /* see plain_host.h */
-    int reads_C;    /* the launcher sets C first */
+    int contiguous;      /* for a plain kernel; 2: with C by columns */
+    int pads;            /* see plain_host.h */
+    int reads_C;         /* the launcher sets C first */
+    int multiprocessors; /* that the CPU device models; 0: its default */
 };
 
 std::mt19937 randomness;
@@ -298,9 +300,10 @@ int main(int count, char **arguments)
     for (int index = 2; index < count; ++index) {
         Case c;
         long long M, N, K;
-        if (sscanf(arguments[index], "%lld,%lld,%lld,%d,%d,%d,%d,%d,%f,%f,%c,%d,%d,%d", &M, &N, &K,
-                   &c.A_by_columns, &c.B_by_columns, &c.A_shift, &c.B_shift, &c.C_shift, &c.alpha,
-                   &c.beta, &c.values, &c.contiguous, &c.pads, &c.reads_C) != 14) {
+        if (sscanf(arguments[index], "%lld,%lld,%lld,%d,%d,%d,%d,%d,%f,%f,%c,%d,%d,%d,%d", &M, &N,
+                   &K, &c.A_by_columns, &c.B_by_columns, &c.A_shift, &c.B_shift, &c.C_shift,
+                   &c.alpha, &c.beta, &c.values, &c.contiguous, &c.pads, &c.reads_C,
+                   &c.multiprocessors) != 15) {
             fprintf(stderr, "'%s' is no case\n", arguments[index]);
             return 2;
         }
@@ -313,6 +316,12 @@ int main(int count, char **arguments)
         c.K = K;
         if (&plain_pads) {
             plain_pads = c.pads;
+        }
+        if (c.multiprocessors) {
+            setenv("SGEMM_KERNELS_CPU_MULTIPROCESSORS", std::to_string(c.multiprocessors).c_str(),
+                   1);
+        } else {
+            unsetenv("SGEMM_KERNELS_CPU_MULTIPROCESSORS");
         }
         printf("case\t%s\n", arguments[index]);
         alarm(seconds);

@@ -949,6 +949,9 @@ void watch_print_wrong(int64_t row, int64_t col, double got, double right)
 
 void watch_print_suspects()
 {
+    if (arrays.empty()) {
+        print_finding("never set", 0, "C", -1, no_thread, no_thread, "no kernel was launched");
+    }
     for (const auto &entry : suspects) {
         const Suspect &suspect = entry.second;
         print_finding("memory nobody wrote", suspect.place, entry.first.second, suspect.block,

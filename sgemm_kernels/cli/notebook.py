@@ -54,6 +54,11 @@ def load_ipython_extension(ipython: Any) -> None:
             options = parser.parse_args(words)
             if fault := name_fault(options.name):
                 raise ValueError(f"{fault}: use another kernel name, such as {_MAGIC} mine")
+            if not options.name.isidentifier():
+                raise ValueError(
+                    f"{options.name!r} begins with a digit, which no name in Python does: use "
+                    f"another kernel name, such as {_MAGIC} mine"
+                )
             if hasattr(builtins, options.name):
                 raise ValueError(
                     f"{options.name!r} is a built-in of Python, which the kernel would hide: use "

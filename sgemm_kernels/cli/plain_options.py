@@ -26,7 +26,7 @@ def plain_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         type=_argument,
         action="append",
-        help="what a parameter gets: A, B, C, A.T, B.T, C.T, alpha, beta, or an expression",
+        help="what a parameter gets: A, B, C, A.T, B.T, C.T, None, alpha, beta, or an expression",
     )
     group.add_argument(
         "--multiple-of", metavar="SIZES", help='M, N and K must be multiples of it: "(128, 128, 8)"'

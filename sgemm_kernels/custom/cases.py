@@ -1,6 +1,7 @@
 """The products that ``check`` and ``sanitize`` compute: sizes around the edges of a tile."""
 
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,12 +15,15 @@ from .plain import Plain
 
 _Float32 = NDArray[np.float32]
 
+MULTIPROCESSORS = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
+"""The setting of the CPU device (csrc/cpu/processor.cpp)."""
 APART = 1 << 27
 """Elements between the starts of rows that are far apart."""
 _ROWS_APART = 20
 """Rows of such an operand: their offsets exceed 2^31."""
 DEEP = 256
 """From this K on, kernels that fall back to another kernel for a small K run their own."""
+_SHARES_OUT = re.compile(r"\bmultiprocessors_(of|to_fill)\(where, &")
 _EVERY_DEEP = 6
 """One of so many products is computed with a deep K, too."""
 
@@ -41,6 +45,7 @@ class Case:
     special: str = ""
     integers: bool = False  # small values that fp16 holds exactly
     apart: bool = False  # 2^27 elements between the starts of rows
+    multiprocessors: int = 0  # that the CPU device models; 0: the default
 
     @property
     def text(self) -> str:
@@ -53,6 +58,7 @@ class Case:
         words += [f"beta = {self.beta:g}"] if self.beta != 0 else []
         words += [self.special] if self.special else []
         words += [f"rows {APART} elements apart"] if self.apart else []
+        words += [f"{self.multiprocessors} multiprocessors"] if self.multiprocessors else []
         return ", ".join(words)
 
     @property
@@ -116,7 +122,20 @@ def cases_of(own: Any) -> list[Case]:
     cases = cases_for(tile_of(own.variant))
     if own.plain is not None:
         return plain_cases(own.plain, cases)
+    cases += shared_out(tile_of(own.variant), own.made_of)
     return [*cases, *deep_cases(cases)] if falls_back(own.made_of) else cases
+
+
+def shared_out(tile: Tile, source: Source) -> list[Case]:
+    """Products for a kernel that shares out its work among multiprocessors: few, so that a block
+    computes several tiles, and a deep K, so that blocks divide it. Results end within a block of
+    the kernel that adds partial sums."""
+    if not _SHARES_OUT.search("".join([source.text, *source.included.values()])):
+        return []
+    ragged = Case(tile.BM + 1, tile.BN + 5, DEEP + tile.BK + 1, alpha=0.7, beta=0.5)
+    deep = replace(ragged, M=max(tile.BM - 1, 1), N=max(tile.BN - 3, 1), K=2 * DEEP + 3)
+    several = replace(ragged, alpha=1.0, beta=0.0, multiprocessors=1)
+    return [ragged, replace(deep, multiprocessors=3), several]
 
 
 def falls_back(source: Source) -> bool:

@@ -6,6 +6,7 @@ operands.
 """
 
 import mmap
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from .. import _core
 from .._accuracy import expect
 from .._core import OutOfMemoryError
-from .cases import APART, SPECIAL, Case, Tile, cases_of, tile_of, values_of
+from .cases import APART, MULTIPROCESSORS, SPECIAL, Case, Tile, cases_of, tile_of, values_of
 from .child_process import begin
 from .diagnosis import Finding
 
@@ -122,6 +123,9 @@ def _run_case(where: _Where, case: Case, values: Any = None) -> _Outcome:
     keywords: dict[str, Any] = {"C": out, "beta": case.beta} if case.beta != 0 else {}
     nothing = np.zeros(C_values.shape, bool)
     begin(f"a product of {case.text}", where.seconds)
+    modelled = os.environ.get(MULTIPROCESSORS)
+    if case.multiprocessors:
+        os.environ[MULTIPROCESSORS] = str(case.multiprocessors)
     try:
         _core.run(where.own, A, B, out=out, alpha=case.alpha, device=where.device, **keywords)
     except OutOfMemoryError:
@@ -130,6 +134,10 @@ def _run_case(where: _Where, case: Case, values: Any = None) -> _Outcome:
         return _Outcome(case, nothing, out.copy(), message=str(error))
     finally:
         begin("", None)
+        if case.multiprocessors:
+            del os.environ[MULTIPROCESSORS]
+        if modelled is not None:
+            os.environ[MULTIPROCESSORS] = modelled
     result = out.copy()
     exact = expect(A_values, B_values, C=C_values, alpha=case.alpha, beta=case.beta)
     wrong = exact.shares(result) > 1
@@ -163,6 +171,7 @@ def _features(tile: Tile) -> list[_Feature]:
         ("where C's address is not a multiple of 16", lambda c: c.C_shift != 0),
         *((f"with {name}", lambda c, name=name: c.special == name) for name in SPECIAL),
         ("with special values", lambda c: bool(c.special)),
+        ("with few multiprocessors", lambda c: c.multiprocessors != 0),
         ("where rows are far apart, so that a 32-bit index overflows", lambda c: c.apart),
         (f"where M is not a multiple of {BM}", lambda c: c.M % BM != 0),
         (f"where N is not a multiple of {BN}", lambda c: c.N % BN != 0),

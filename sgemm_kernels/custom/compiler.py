@@ -23,7 +23,7 @@ from .. import _cache
 from .._catalog import devices
 from .._core import Error
 from .._version import __version__
-from . import plain_text
+from . import hints
 from .annotate_assembly import annotate
 from .child_process import run_limited
 from .kernel_source import CompileError, Source, digest_of, headers, headers_digest, text_of
@@ -283,7 +283,9 @@ def _compile_kernel(
         if not re.search(r"launch_of_.*(?::\d+[:,]$|required from here)", line.rstrip())
     )
     if done.returncode:
-        hint = "" if source.launch is None else plain_text.hint(source.whole(), said)
+        hint = ""
+        if source.launch is not None:
+            hint = hints.compile_hint(source.whole(), source.file, source.left_out, said)
         if "variable length array" in said:
             hint = "\nCUDA has no arrays of variable length: the size of an array is a constant"
         raise CompileError(f"{source.file} does not compile:\n{_shortened(said)}{hint}")

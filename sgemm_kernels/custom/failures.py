@@ -8,13 +8,15 @@ from .child_process import ChildError, EndlessError
 from .compiler import CompileError, Source
 from .diagnosis import Finding
 from .plain import Plain
+from .plain_text import masked
 
 _OF_LAUNCHES = {"does not compile", "launch failed", "divergent barrier", "deadlock"}
 _SPEC_WORDS = re.compile(r"block_tile|threads|cluster|shared memory")
 
 
 def _line_of_launch(source: str, message: str) -> int | None:
-    """The line of the KernelSpec or the launcher that caused a refused launch."""
+    """The line of the KernelSpec or the launcher that caused a refused launch. The source has no
+    comments."""
     named = _SPEC_WORDS.search(message)
     patterns = [rf"\b{named[0]}\b", r"\bKernelSpec\b"] if named else []
     for pattern in (*patterns, r"^\s*(RUNG|LAUNCHER)\("):
@@ -51,6 +53,8 @@ def with_hint(findings: list[Finding], plain: Plain) -> list[Finding]:
         if found is not None
     ]
     kinds = {finding.kind for finding in wrong}
+    if any("exchanged in grid=" in finding.text for finding in wrong):
+        return findings
     if plain.in_whole_tiles or kinds & _OF_LAUNCHES or len(edges) < len(wrong):
         return findings
     if not edges or not all(edges):
@@ -73,11 +77,13 @@ def placed(finding: Finding, source: Source) -> Finding:
     if finding.file == source.file and finding.line is not None and finding.line > lines:
         text = f"{finding.text}; {source.file} ends at line {lines}: the line is in a header"
         return replace(finding, text=text, file=None, line=None)
-    if finding.line is not None or finding.kind not in ("launch failed", "scratch memory"):
+    at_launch = finding.kind in ("launch failed", "scratch memory")
+    if finding.line is not None or not (at_launch or "no kernel was launched" in finding.text):
         return finding
+    code = masked(source.text)
     if finding.kind == "scratch memory":
-        found = re.search(r"\b(scratch|counters)_take\(", source.text)
-        line = None if found is None else source.text.count("\n", 0, found.start()) + 1
+        found = re.search(r"\b(scratch|counters)_take\(", code)
+        line = None if found is None else code.count("\n", 0, found.start()) + 1
     else:
-        line = _line_of_launch(source.text, finding.text)
+        line = _line_of_launch(code, finding.text)
     return finding if line is None else replace(finding, file=source.file, line=line)

@@ -23,10 +23,6 @@ _NO_VARIABLE = re.compile(
     r"public|private|protected|return)\b"
 )
 _NAME = re.compile(r"(operator\s*\(\s*\)|operator\s*[^\s\w(]+|~?\w+)\s*\(")
-_ATTRIBUTE = re.compile(
-    r"\b(?:__launch_bounds__|__attribute__|__align__|alignas|__maxnreg__|__cluster_dims__|decltype|"
-    r"noexcept|explicit)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
-)
 _LAMBDA = re.compile(r"(\w+)\s*=\s*\[[^\]]*\]\s*[({]?")
 _PROTOTYPE = re.compile(r"(?!\s*(?:using|typedef|friend|static_assert|return)\b)[^=({]*\(")
 _OBJECT = re.compile(r"(\w+)\s*\(\s*[-\d.\"][^()]*\)\s*$")
@@ -135,7 +131,7 @@ def _blank(found: "re.Match[str]") -> str:
 def _add_function(
     each: Declaration, around: str, of_class: str, on_device: bool, names: _Names
 ) -> None:
-    named = _NAME.search(_ATTRIBUTE.sub(_blank, each.head))
+    named = _NAME.search(plain_text.without_attributes(each.head))
     if named is None:
         return
     name = re.sub(r"\s", "", named[1])

@@ -22,7 +22,7 @@ from .._catalog import Variant, devices
 from .._core import DeviceError, Error, OutOfMemoryError, UnsupportedVariantError
 from .._source_text import lines_of
 from ..measuring.devices import find_device
-from . import compiler, compute_sanitizer, for_gpu, nvrtc, sanitize
+from . import compiler, compute_sanitizer, for_gpu, hints, nvrtc, sanitize
 from .cases import Tile, tile_of
 from .check import check_all
 from .child_process import START_S, Child, begin, is_child
@@ -37,6 +37,7 @@ from .compiler import (
     watch_build,
 )
 from .diagnosis import Diagnosis, Finding
+from .exchanged import exchange_hint
 from .failures import finding_of, placed, with_hint
 from .nvrtc import BeyondNvrtcError
 from .plain import Plain
@@ -80,6 +81,9 @@ class Kernel:
         self._lock = threading.Lock()
         self._gpu_way: str | None = None
         _, self._messages = compiler.library(source, run_build())
+        if source.launch is not None:
+            files = [name for name in source.left_out if name.startswith('"')]
+            self._messages += hints.missing_hint(source.file, files)
         self._entry: Variant | None = None
 
     @property
@@ -256,6 +260,12 @@ class Kernel:
     def _watch(self, tile: Tile, seconds: float) -> tuple[int, list[Finding]]:
         program, _ = compiler.library(self._source, watch_build())
         counts, findings = sanitize.watch(program, tile, self._source, seconds)
+        hint = exchange_hint(program, self._source, findings, seconds)
+        if hint:
+            first = sanitize.in_order(findings)[0]
+            findings = [
+                replace(each, text=each.text + hint) if each is first else each for each in findings
+            ]
         static = max((each.static_shared_bytes for each in counts if each is not None), default=0)
         most = self.variant.shared_bytes
         return len(counts), [*findings, *for_gpu.too_much_shared(static, most, self._source)]

@@ -11,9 +11,11 @@ from pathlib import Path
 
 from .._catalog import variants
 from .._core import Error
-from . import plain_launcher, plain_text
+from . import hints, plain_launcher, plain_text
+from .expressions import ExpressionError
 from .launch_bounds import with_bounds
 from .plain import Plain, PlainLaunch, analysed
+from .reachable import only_for
 
 _TUNABLE = re.compile(r"\bTUNABLE\(\s*(\w+)\s*,")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"(.+?)"', re.MULTILINE)
@@ -65,7 +67,11 @@ class Source:
         if self.launch is None:
             return None
         defines = tuple(sorted(self.defines.items()))
-        return analysed(self.whole(), self.file, self.launch, defines)
+        try:
+            return analysed(self.whole(), self.file, self.launch, defines)
+        except ExpressionError as error:
+            hint = hints.launch_hint(self.text, self.file, self.left_out, str(error))
+            raise ExpressionError(f"{error}{hint}") from None
 
     def whole(self) -> str:
         """The text with its own included files and its defines."""
@@ -78,13 +84,23 @@ class Source:
         }
         return plain_text.flattened(text, self.file, own, included)
 
+    def _device_code(self, plain: Plain) -> str:
+        return only_for(plain_text.device_code(self.whole()), plain.call)
+
+    @property
+    def left_out(self) -> list[str]:
+        """The files that a plain kernel includes and that are not found, in quotes or brackets."""
+        texts = [self.text, *self._own_included().values()]
+        found = {path.name for path in self.included}
+        return list(dict.fromkeys(name for text in texts for name in hints.left_out(text, found)))
+
     def texts(self, compiler: str) -> dict[str, str]:
         """The files that 'c++', 'nvcc' or 'nvrtc' compiles, by name. The first one is its argument,
         and includes the others. Raises CompileError."""
         plain = self.plain
         if plain is None:
             return {self.file: with_bounds(self.text) if compiler == "c++" else self.text}
-        device = plain_text.device_code(self.whole())
+        device = self._device_code(plain)
         if compiler == "nvrtc":
             return {self.file: plain_launcher.for_nvrtc(device, self.file)}
         if compiler == "c++":
@@ -169,7 +185,7 @@ class Source:
         facts = [self.file, self.text, dict(self.defines), own, headers_digest()]
         plain = self.plain
         if plain is not None:
-            device = plain_text.device_code(self.whole())
+            device = self._device_code(plain)
             launcher = plain_launcher.for_cpu(plain, device, self.file)
             facts += [repr(self.launch), device, launcher]
         return digest_of(facts)

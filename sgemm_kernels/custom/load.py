@@ -14,7 +14,7 @@ from .plain import PlainLaunch
 from .plain_text import masked
 from .standalone import standalone_source
 
-_NAME = re.compile(r"[A-Za-z_]\w*")
+_NAME = re.compile(r"\w+", re.ASCII)
 
 Size: TypeAlias = str | int
 Dimensions: TypeAlias = Size | Sequence[Size]
@@ -29,7 +29,7 @@ def kernel(
     block: Dimensions | None = None,
     shared: Size = 0,
     function: str | None = None,
-    arguments: Mapping[str, str | int | float] | None = None,
+    arguments: Mapping[str, str | int | float | None] | None = None,
     multiple_of: Size | Sequence[Size] | None = None,
     tile: Size | Sequence[Size] | None = None,
     accumulates: bool | None = None,
@@ -65,7 +65,8 @@ def kernel(
         'sgemm<64, 64, 8>'.
     arguments : mapping of str, optional
         What parameters of a plain kernel get, for those whose names do not tell: 'A', 'B', 'C',
-        their transposes 'A.T', 'B.T', 'C.T', 'alpha', 'beta', a number, or an expression.
+        their transposes 'A.T', 'B.T', 'C.T', None for a null pointer, 'alpha', 'beta', a number,
+        or an expression.
     multiple_of : int or sequence of three, optional
         M, N and K must be multiples of these. At other sizes, operands are padded with zeros.
     tile : sequence of three, optional
@@ -142,7 +143,7 @@ def _is_plain(text: str) -> bool:
 def name_fault(name: str) -> str | None:
     """Why a kernel cannot have this name; None if it can."""
     if not _NAME.fullmatch(name):
-        return f"{name!r} is not a valid name: use letters, digits and _, with no digit first"
+        return f"{name!r} is not a valid name: use letters, digits and _"
     if name in {"cublas-tf32", *(variant.name for variant in variants())}:
         return f"the ladder has a {name!r} already"
     return None

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from . import expressions, plain_text
 from .expressions import Expression, ExpressionError, split_at_commas
-from .plain_parameters import Parameter, is_square, parameters_of
+from .plain_parameters import Parameter, Value, is_square, parameters_of
 from .plain_text import Function
 
 _CALL_ARGUMENTS = re.compile(r"[\w\s,.:*+/()-]*>\s*")
@@ -36,7 +36,7 @@ class PlainLaunch:
     block: str | int | tuple[str | int, ...]
     shared: str | int = 0
     function: str | None = None
-    arguments: tuple[tuple[str, str | int | float], ...] = ()
+    arguments: tuple[tuple[str, Value], ...] = ()
     multiple_of: tuple[str | int, ...] = ()
     tile: tuple[str | int, ...] = ()
     accumulates: bool | None = None
@@ -49,7 +49,7 @@ class PlainLaunch:
         *,
         shared: str | int = 0,
         function: str | None = None,
-        arguments: Mapping[str, str | int | float] | None = None,
+        arguments: Mapping[str, Value] | None = None,
         multiple_of: object = None,
         tile: object = None,
         accumulates: bool | None = None,
@@ -173,7 +173,8 @@ def analysed(
     names: dict[str, int | str] = {
         name: value for name, value in constants.items() if name not in expressions.SIZES
     }
-    parameters = parameters_of(function, file, dict(launch.arguments), names)
+    types = {**plain_text.aliases_of(code), **_template_types(function, arguments)}
+    parameters = parameters_of(function, file, dict(launch.arguments), names, types)
     square = is_square(parameters)
     for parameter in parameters:
         if isinstance(parameter.value, Expression) and parameter.name not in expressions.SIZES:
@@ -283,13 +284,15 @@ def _chosen(text: str, file: str, wanted: str | None) -> tuple[Function, list[st
         elif needed:
             values = ", ".join(part.split()[-1] for part in split_at_commas(function.template))
             raise ValueError(
-                f"{file}:{function.line}: {function.name} is a template: pass its arguments, "
-                f"function='{function.name}<...>' with values for {values}"
+                f"{function.file or file}:{function.line}: {function.name} is a template: pass its "
+                f"arguments, function='{function.name}<...>' with values for {values}"
             )
         defaults = split_at_commas(function.template)[len(arguments) :]
         arguments += [part.partition("=")[2].strip() for part in defaults]
     if arguments and not function.template:
-        raise ValueError(f"{file}:{function.line}: {function.name} is not a template")
+        raise ValueError(
+            f"{function.file or file}:{function.line}: {function.name} is not a template"
+        )
     return function, arguments
 
 
@@ -312,6 +315,16 @@ def _template_values(
         if not built.sizes:
             values[name] = built.at(1, 1, 1)
     return values
+
+
+def _template_types(function: Function, arguments: Sequence[str]) -> dict[str, str]:
+    """The types that are arguments of the template, by its parameters' names."""
+    parts = [part.partition("=")[0].split() for part in split_at_commas(function.template)]
+    return {
+        words[1]: given
+        for words, given in zip(parts, arguments, strict=False)
+        if words[:1] in (["typename"], ["class"]) and len(words) > 1
+    }
 
 
 # ------------------------------------------------------------------ its tile

@@ -108,6 +108,8 @@ def _flag(value: bool) -> str:
 def _value(parameter: Parameter) -> str:
     if parameter.role in ("alpha", "beta"):
         return f"::plain_real(::plain_{parameter.role}_of(problem))"
+    if parameter.role == "null":
+        return "::plain_pointer(nullptr)"
     if parameter.role:
         return f"::plain_pointer(::plain_{parameter.role[0]}_of(problem))"
     if isinstance(parameter.value, Expression):

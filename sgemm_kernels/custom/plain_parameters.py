@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from . import expressions
 from .expressions import Expression, ExpressionError, split_at_commas
@@ -46,6 +47,10 @@ _NOT_FLOAT = re.compile(
 _NAMES = {"a": "A", "b": "B", "c": "C", "lhs": "A", "rhs": "B", "left": "A", "right": "B"}
 _NAMES |= dict.fromkeys(("out", "output", "result", "res", "dst", "d", "y", "p"), "C")
 _FLOATING = re.compile(r"\b(float|double)\b")
+_TYPE_WORDS = {"float", "int", "double", "unsigned", "long", "short", "char", "bool", "const"}
+_NULL = (None, "None", "null", "NULL", "nullptr")
+"""What arguments= may give for a null pointer."""
+Value: TypeAlias = str | int | float | None
 
 
 @dataclass(frozen=True)
@@ -54,19 +59,23 @@ class Parameter:
 
     name: str
     type: str
-    role: str  # A, B, C, A.T, B.T, C.T, alpha, beta, or empty for `value`
+    role: str  # A, B, C, A.T, B.T, C.T, null, alpha, beta, or empty for `value`
     value: Expression | float | None = None
 
 
 def parameters_of(
     function: Function,
     file: str,
-    mapping: Mapping[str, "str | int | float"],
+    mapping: Mapping[str, "Value"],
     names: Mapping[str, "int | str"],
+    aliases: Mapping[str, str],
 ) -> list[Parameter]:
-    place = f"{file}:{function.line}: "
+    """The parameters and what they get. ``aliases`` has the types that other names mean."""
+    place = f"{function.file or file}:{function.line}: "
     parts = [part.strip() for part in split_at_commas(function.parameters) if part.strip()]
-    declared = [_declared(part, place) for part in parts]
+    spare = sum("*" in part or "[" in part for part in parts) > 3
+    mapping = {name: None if value in _NULL else value for name, value in mapping.items()}
+    declared = [_declared(part, place, mapping, aliases, spare) for part in parts if part != "void"]
     unknown = set(mapping) - {name for name, _ in declared}
     if unknown:
         every = ", ".join(name for name, _ in declared)
@@ -74,13 +83,19 @@ def parameters_of(
             f"{place}arguments= names {sorted(unknown)[0]!r}, which {function.name} does not have: "
             f"its parameters are {every}"
         )
-    pointers = _pointer_roles([each for each in declared if "*" in each[1]], mapping, place)
+    null = [each for each in declared if "*" in each[1] and mapping.get(each[0], "") is None]
+    _refuse_too_few(function, [each for each in declared if "*" in each[1]], null, place)
+    pointers = _pointer_roles(
+        [each for each in declared if "*" in each[1] and each not in null], mapping, place
+    )
     sizes = [
         n for n, kind in declared if "*" not in kind and not _is_real(n, kind) and n not in mapping
     ]
     parameters = []
     for name, kind in declared:
-        if name in mapping and "*" not in kind:
+        if (name, kind) in null:
+            parameters.append(Parameter(name, kind, "null"))
+        elif name in mapping and "*" not in kind:
             parameters.append(_mapped(name, kind, mapping[name], names, place))
         elif "*" in kind:
             parameters.append(Parameter(name, kind, pointers[name]))
@@ -111,31 +126,88 @@ def parameters_of(
     return parameters
 
 
-def _unrecognised(place: str, name: str, kind: str) -> ValueError:
+def _unrecognised(place: str, name: str, kind: str, role: str | None = None) -> ValueError:
+    """``role`` is one that no other pointer has, if there is one."""
+    if "*" in kind:
+        what = f"{role!r}}}; 'A', 'B', 'C', 'A.T', 'B.T', 'C.T', or None for a null pointer"
+    elif _FLOATING.search(kind):
+        what = "'alpha'}; 'alpha', 'beta', or a number"
+    else:
+        example = "0" if re.search(r"\bbool\b", kind) else "'K'"
+        what = f"{example}}}; a number, or an expression of M, N and K"
     return ValueError(
         f"{place}the parameter '{kind} {name}' is not recognised: say what it gets, such as "
-        f"arguments={{'{name}': 'K'}}; 'A', 'B', 'C', 'A.T', 'B.T', 'C.T', 'alpha', 'beta', a "
-        "number, or an expression of M, N and K"
+        f"arguments={{'{name}': {what}"
     )
 
 
-def _declared(text: str, place: str) -> tuple[str, str]:
-    """The name and the type of a parameter."""
-    text = text.partition("=")[0].strip()
-    array = re.fullmatch(r"(.*?)(\w+)\s*\[\s*\w*\s*\]", text, re.DOTALL)
+def _refuse_too_few(
+    function: Function,
+    pointers: Sequence[tuple[str, str]],
+    null: Sequence[tuple[str, str]],
+    place: str,
+) -> None:
+    left = len(pointers) - len(null)
+    if left < 3:
+        raise ValueError(
+            f"{place}{function.name} has {left} pointer{'' if left == 1 else 's'} to matrices, and "
+            "a product needs three parameters, for A, B and C: choose another function with "
+            "function=, or make the matrices parameters"
+        )
+
+
+def _declared(
+    text: str, place: str, mapping: Mapping[str, "Value"], aliases: Mapping[str, str], spare: bool
+) -> tuple[str, str]:
+    """The name and the type of a parameter. ``spare``: the function has more than three
+    pointers."""
+    text = re.sub(r"\[\[[^\]]*\]\]", " ", text).partition("=")[0].strip()
+    whole = " ".join(text.split())
+    if re.search(r"\(|\]\s*\[|\.\.\.", text):
+        raise _unsupported(place, whole)
+    array = re.fullmatch(r"(.*?)(\w+)\s*\[[^\]]*\]", text, re.DOTALL)
     if array:
         text = f"{array[1]} *{array[2]}"
     named = re.fullmatch(r"(.*[\s*&>])(\w+)", text, re.DOTALL)
-    if named is None:
-        raise ValueError(f"{place}the parameter {text!r} has no name")
+    if named is None or named[2] in _TYPE_WORDS:
+        raise ValueError(f"{place}the parameter {whole!r} has no name: give it one")
     kind = re.sub(r"\b(__restrict__|__restrict|restrict|__grid_constant__)\b", " ", named[1])
     kind = " ".join(kind.split())
-    if "*" in kind and _NOT_FLOAT.search(kind):
+    meant = kind
+    for _ in range(len(aliases)):  # an alias may mean another one
+        changed = re.sub(r"[A-Za-z_]\w*", lambda word: aliases.get(word[0], word[0]), meant)
+        if changed == meant:
+            break
+        meant = changed
+    name = named[2]
+    if "&" in meant or meant.count("*") > 1:
+        raise _unsupported(place, whole)
+    if "*" in meant and name.lower().strip("_") in _SCALARS:
         raise ValueError(
-            f"{place}the parameter '{kind} {named[2]}' is no pointer to float, and all operands "
-            "are float: write float (or float2, float4) in its type"
+            f"{place}the parameter '{whole}' is a pointer, and {name} is passed by value: write "
+            f"float {name}"
         )
-    return named[2], kind
+    if "*" in meant and _NOT_FLOAT.search(meant) and mapping.get(name, "") is not None:
+        null = f", or pass arguments={{'{name}': None}} for a null pointer" if spare else ""
+        raise ValueError(
+            f"{place}the parameter '{kind} {name}' is no pointer to float, and all operands are "
+            f"float: write float (or float2, float4) in its type{null}"
+        )
+    meant = re.sub(r"\bstd::(?=u?int\w*_t\b|size_t\b)", "", meant)
+    if "*" not in meant and re.search(r"::|<", meant):
+        raise _unsupported(place, whole)
+    if "*" not in meant and not (_INTEGER.search(meant) or _FLOATING.search(meant)):
+        known = re.fullmatch(r"(?:const\s+)?(?:signed\s+)?(?:char|bool|auto)(?:\s+const)?", meant)
+        if not known and not (name.lower().strip("_") in _SCALARS and name in mapping):
+            raise _unsupported(place, whole)
+    return name, meant
+
+
+def _unsupported(place: str, text: str) -> ValueError:
+    return ValueError(
+        f"{place}the parameter '{text}' is not supported: a kernel's parameters are flat pointers, "
+        "such as float *A with A[row * K + col], and scalars, such as int N and float alpha"
+    )
 
 
 def _is_real(name: str, kind: str) -> bool:
@@ -145,8 +217,10 @@ def _is_real(name: str, kind: str) -> bool:
 
 
 def _mapped(
-    name: str, kind: str, value: "str | int | float", names: Mapping[str, "int | str"], place: str
+    name: str, kind: str, value: "Value", names: Mapping[str, "int | str"], place: str
 ) -> Parameter:
+    if value is None:
+        raise ValueError(f"{place}{name!r} gets None, and only a pointer can be null")
     if value in _SCALARS:
         return Parameter(name, kind, str(value))
     if isinstance(value, float) or (isinstance(value, int) and _is_real(name, kind)):
@@ -177,7 +251,7 @@ def _pointer_roles(
             if role not in _POINTERS:
                 raise ValueError(
                     f"{place}arguments= maps the pointer {name!r} to {role!r}: it can be one of "
-                    f"{', '.join(_POINTERS)}"
+                    f"{', '.join(_POINTERS)} and None"
                 )
             roles[name] = role
     left = [(name, kind) for name, kind in pointers if name not in roles]
@@ -204,7 +278,8 @@ def _pointer_roles(
             named[name] = role
     for name, kind in left:
         if name not in named:
-            raise _unrecognised(place, name, kind)
+            open_roles = [role for role in free if role not in named.values()]
+            raise _unrecognised(place, name, kind, next(iter(open_roles), None))
     return {**roles, **named}
 
 

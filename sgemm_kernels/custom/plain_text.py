@@ -33,10 +33,18 @@ _CUDA_HEADERS = re.compile(
 the CPU device."""
 _GROUPS = re.compile(r"cooperative_groups|cuda/(barrier|pipeline|std)|cuda_(pipeline|awbarrier)")
 _HOST_TYPES = re.compile(
-    r"\b(cuda[A-Z]\w*|cublas\w*|std::(vector|string|map|function|unique_ptr|chrono|mt19937)\w*|"
-    r"FILE|ifstream|ofstream)\b"
+    r"\b((?:cuda|curand|cusolver|nvtx)[A-Z]\w*|cublas\w*|(?:thrust|torch|at|cutlass|boost|pybind11)::"
+    r"\w+|FILE|ifstream|ofstream|timeval|timespec|clock_t|time_t|"
+    r"std::(?!u?int\w*_t\b|size_t\b|ptrdiff_t\b|is_\w+|enable_if\w*|conditional\w*|\w+_type\b|"
+    r"integral_constant\b|true_type\b|false_type\b|remove_\w+|decay\w*|common_type\w*|void_t\b|"
+    r"declval\b|numeric_limits\b)\w+)\b"
 )
 _TYPE = re.compile(r"(template\s*<.*>\s*)?(typedef\s+)?(struct|class|union|enum)\b", re.DOTALL)
+_ATTRIBUTE = re.compile(
+    r"\b(?:__launch_bounds__|__attribute__|__align__|alignas|__maxnreg__|__cluster_dims__|decltype|"
+    r"noexcept|explicit)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+)
+_ACCESS = re.compile(r"\b(public|private|protected)\s*:(?!:)")
 _KEPT = re.compile(r"(using\s+(?!namespace\s+std\b|std::)|typedef\b|static_assert\b|extern\b)")
 
 _LACKING = (
@@ -72,6 +80,7 @@ class Function:
     template: str  # the template's parameters; empty without a template
     line: int
     body: str
+    file: str = ""  # that it is in; empty for the kernel's own
 
 
 @dataclass(frozen=True)
@@ -211,12 +220,15 @@ def code_of(text: str) -> str:
     return _DIRECTIVE.sub(lambda found: _spaces(found[0]), masked(text))
 
 
+def macros_of(text: str) -> dict[str, str]:
+    """What the macros of a text mean."""
+    return {each[1]: each[2] for each in _MACRO.finditer(masked(text))}
+
+
 def markers(text: str) -> "re.Pattern[str]":
     """What marks device code: the qualifiers, and macros that expand to them."""
     macros = [
-        found[1]
-        for found in _MACRO.finditer(masked(text))
-        if re.search(r"__(device|global)__", found[2])
+        name for name, means in macros_of(text).items() if re.search(r"__(device|global)__", means)
     ]
     names = ["__device__", "__global__", "__constant__", "__shared__", *macros]
     return re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
@@ -225,10 +237,11 @@ def markers(text: str) -> "re.Pattern[str]":
 def functions(text: str) -> list[Function]:
     """The `__global__` functions that a flattened text defines."""
     code = code_of(text)
+    macros = {name: means for name, means in macros_of(text).items() if "__global__" in means}
     found = []
     for each in declarations(code):
-        if each.is_function and re.search(r"\b__global__\b", each.head):
-            head = each.head
+        head = re.sub(r"\w+", lambda word: macros.get(word[0], word[0]), each.head)
+        if each.is_function and re.search(r"\b__global__\b", head):
             opens = _parameters_at(head)
             name = re.search(r"(\w+)\s*$", head[:opens])
             if name is None:
@@ -236,17 +249,24 @@ def functions(text: str) -> list[Function]:
             template = re.match(r"\s*template\s*<(.*?)>\s*(?:static|extern|inline|__)", head, re.S)
             closes = after(head, opens, "(", ")")
             full = f"{each.namespace}::{name[1]}" if each.namespace else name[1]
-            place = each.begin + name.start(1)
+            named = re.search(rf"\b{name[1]}\s*\(", each.head)
+            place = each.begin + (named.start() if named else 0)
             found.append(
                 Function(
                     full,
                     head[opens + 1 : closes - 1],
                     template[1] if template else "",
                     line_of(text, place),
-                    code[each.begin + len(head) : each.end],
+                    code[each.begin + len(each.head) : each.end],
+                    file_of(text, place, ""),
                 )
             )
     return found
+
+
+def without_attributes(head: str) -> str:
+    """The head of a function with spaces in place of attributes with arguments."""
+    return _ATTRIBUTE.sub(lambda found: _spaces(found[0]), head)
 
 
 def _parameters_at(head: str) -> int:
@@ -266,9 +286,16 @@ def device_code(text: str) -> str:
     """A flattened text without host functions, host variables, and headers of the host."""
     code = code_of(text)
     marker = markers(text)
+    hosts = host_functions(text) | {"atoi", "atof", "strtol", "getenv", "time", "rand", "clock"}
     gone: list[tuple[int, int]] = []
     for each in declarations(code):
         head = each.head.strip()
+        if not each.is_function and "{" in head and _TYPE.match(head):
+            if _HOST_TYPES.search(_fields(each.head)):
+                gone.append((each.begin, each.end))
+            else:
+                gone += _host_members(code, each, marker)
+            continue
         if not head or marker.search(head):
             if re.match(r"template\s+(?!<)", head):  # an explicit instantiation
                 gone.append((each.begin, each.end))
@@ -280,9 +307,10 @@ def device_code(text: str) -> str:
             re.match(r"template\s+(?!<)|using\s+(namespace\s+std\b|std::)", head)
             or _HOST_TYPES.search(head)
             or (head.endswith(")") and not _KEPT.match(head) and "=" not in head)
+            or any(name in hosts for name in re.findall(r"(\w+)\s*\(", head.partition("=")[2]))
         ):
             gone.append((each.begin, each.end))
-    kept = _ONCE.sub(lambda found: _spaces(found[0]), _without(text, gone))
+    kept = _ONCE.sub(lambda found: _spaces(found[0]), without(text, gone))
 
     def stays(header: str | None, quoted: str | None) -> bool:
         return quoted in PACKAGE_HEADERS or bool(header and _CUDA_HEADERS.fullmatch(header))
@@ -290,7 +318,32 @@ def device_code(text: str) -> str:
     return _INCLUDE.sub(lambda found: found[0] if stays(found[1], found[2]) else "", kept)
 
 
-def _without(text: str, gone: Sequence[tuple[int, int]]) -> str:
+def _fields(head: str) -> str:
+    """A class without the functions in it."""
+    opens = head.index("{") + 1
+    inner = list(declarations(head[opens : after(head, opens - 1, "{", "}") - 1]))
+    return "; ".join([head[:opens], *(each.head for each in inner if not _is_method(each))])
+
+
+def _is_method(each: Declaration) -> bool:
+    return each.is_function or ("(" in each.head and not re.search(r"[={]", each.head))
+
+
+def _host_members(
+    code: str, of: Declaration, marker: "re.Pattern[str]"
+) -> Iterator[tuple[int, int]]:
+    """The functions of a class that only the host can call."""
+    opens = of.begin + of.head.index("{") + 1
+    closes = after(code, opens - 1, "{", "}") - 1
+    for each in declarations(code[opens:closes]):
+        head = _ACCESS.sub(lambda found: _spaces(found[0]), each.head)
+        both = re.search(r"\b(constexpr|consteval)\b|=\s*(default|delete)\s*$", head)
+        if _is_method(each) and not marker.search(head) and not both:
+            label = len(each.head) - len(head.lstrip())
+            yield opens + each.begin + label, opens + each.end
+
+
+def without(text: str, gone: Sequence[tuple[int, int]]) -> str:
     """The text with empty lines in these places. Directives stay, so that #if and #endif match."""
     parts = []
     end = 0
@@ -302,6 +355,23 @@ def _without(text: str, gone: Sequence[tuple[int, int]]) -> str:
     return "".join([*parts, text[end:]])
 
 
+def aliases_of(code: str) -> dict[str, str]:
+    """The types that the names of typedef, using and #define mean, if they are simple."""
+    found = {}
+    for name, meant in re.findall(r"\busing\s+(\w+)\s*=\s*([\w\s*:]+);", code):
+        found[name] = meant.strip()
+    for meant, name in re.findall(r"\btypedef\s+([\w\s*:]+?)\s*\b(\w+)\s*;", code):
+        found[name] = meant.strip()
+    for name, meant in re.findall(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]+)", code, re.M):
+        if re.fullmatch(
+            r"(?:const\s+|unsigned\s+)*(?:float|double|int|unsigned|long|short)"
+            r"(?:\s+(?:int|long))?\s*\*?",
+            meant.strip(),
+        ):
+            found[name] = meant.strip()
+    return found
+
+
 def host_functions(text: str) -> set[str]:
     """The names of the functions of a flattened text that only the host can call."""
     code = code_of(text)
@@ -309,25 +379,6 @@ def host_functions(text: str) -> set[str]:
     heads = [each.head for each in declarations(code) if each.is_function]
     heads = [head for head in heads if not re.search(rf"{marker.pattern}|\bconstexpr\b", head)]
     return {found[1] for head in heads if (found := re.search(r"(\w+)\s*\(", head))}
-
-
-def hint(text: str, messages: str) -> str:
-    """What to do about a compiler's messages that name something unknown; empty if they do not."""
-    names = re.findall(
-        r"'(?:\w+::)*(\w+)[^'\n]*' (?:was not declared|has not been declared|does not name)",
-        messages,
-    )
-    for name in names:
-        if name in host_functions(text):
-            return f"\n{name} is a function of the host: write __device__ before it"
-        if re.match(r"cu(da|blas|rand)?[A-Z]\w+|cublas\w+", name):
-            return f"\n{name} is for host code, and this is device code: remove it here"
-    if names:
-        return (
-            f"\nIf {names[0]} is part of CUDA, the CPU device, which checks the kernel, lacks it: "
-            "docs/use/custom_kernels.md lists what it has"
-        )
-    return ""
 
 
 def package_headers(text: str) -> list[str]:
@@ -348,22 +399,30 @@ def includes_groups(text: str) -> bool:
     return _GROUPS.search(masked_comments(text)) is not None
 
 
-def for_cpu(device: str, file: str) -> str:
-    """Device code for the CPU device's compiler.
-
-    Raises UnsupportedCodeError.
-    """
-    code = masked(device)
+def lacking(code: str) -> "tuple[re.Match[str], str, str] | None":
+    """The first thing in a masked text that the CPU device lacks, its name, and an alternative."""
     for pattern, what, instead in _LACKING:
         # Without its header, `half` is a name as any other.
         pattern = pattern.replace("__half", "_*half") if "cuda_fp16.h" in code else pattern
         found = re.search(pattern, code)
         if found is not None:
-            place = f"{file_of(device, found.start(), file)}:{line_of(device, found.start())}"
-            raise UnsupportedCodeError(
-                f"{place}: error: {found[0].strip()}: the CPU device, which checks the kernel, "
-                f"lacks {what}: {instead}"
-            )
+            return found, what, instead
+    return None
+
+
+def for_cpu(device: str, file: str) -> str:
+    """Device code for the CPU device's compiler.
+
+    Raises UnsupportedCodeError.
+    """
+    lacks = lacking(masked(device))
+    if lacks is not None:
+        found, what, instead = lacks
+        place = f"{file_of(device, found.start(), file)}:{line_of(device, found.start())}"
+        raise UnsupportedCodeError(
+            f"{place}: error: {found[0].strip()}: the CPU device, which checks the kernel, "
+            f"lacks {what}: {instead}"
+        )
     without = _INCLUDE.sub(lambda each: each[0] if each[2] in PACKAGE_HEADERS else "", device)
     without = _STATIC_SHARED.sub("__shared__ ", without)
     without = _ALIGNED_SHARED.sub(r"\2 \1", without)
@@ -395,8 +454,8 @@ def with_constants(text: str, values: Mapping[str, int]) -> tuple[str, set[str]]
     known = set()
     for name, value in values.items():
         text, macros = re.subn(
-            rf"^([ \t]*#[ \t]*define[ \t]+{re.escape(name)}[ \t]+)(?![ \t]*$)[^\n]*",
-            rf"\g<1>{value}",
+            rf"^([ \t]*#[ \t]*define[ \t]+{re.escape(name)})(?![\w(])[^\n]*",
+            rf"\g<1> {value}",
             text,
             flags=re.MULTILINE,
         )

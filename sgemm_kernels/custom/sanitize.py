@@ -15,7 +15,17 @@ from typing import Any
 
 from .._core import Error
 from ..explaining.trace import trace
-from .cases import DEEP, FRACTIONS, NAN_IN_C, SPECIAL, Case, Tile, falls_back, plain_cases
+from .cases import (
+    DEEP,
+    FRACTIONS,
+    NAN_IN_C,
+    SPECIAL,
+    Case,
+    Tile,
+    falls_back,
+    plain_cases,
+    shared_out,
+)
 from .check import message_finding
 from .child_process import begin
 from .compiler import CompileError, Source, library, watch_build
@@ -118,8 +128,9 @@ def cases_of(tile: Tile, source: Source) -> list[Case]:
     kernel that takes scratch memory may split a deep K."""
     cases, plain = cases_for(tile), source.plain
     if plain is None:
-        takes_scratch = "scratch_take(" in source.text
-        return [*cases, Case(tile.BM, tile.BN, DEEP + tile.BK)] if takes_scratch else cases
+        shared = shared_out(tile, source)
+        takes_scratch = "scratch_take(" in source.text and not shared
+        return [*cases, *shared, *[Case(tile.BM, tile.BN, DEEP + tile.BK)] * takes_scratch]
     cases = [replace(case, A_by_columns=False, B_by_columns=False) for case in cases]
     cases = [case for case in plain_cases(plain, cases) if case.K and case.alpha]
     A_by_columns, B_by_columns = "A.T" in plain.roles, "B.T" in plain.roles
@@ -138,7 +149,7 @@ def _argument(case: Case, plain: Plain | None, *, pads: bool = True, sets_C: boo
     facts = [*sizes, *shifts, f"{case.alpha:g}", f"{case.beta:g}", _LETTERS.get(case.special, "-")]
     reads_C = plain is not None and (plain.accumulates or (plain.reads_C and sets_C))
     contiguous = 0 if plain is None else 2 if "C.T" in plain.roles else 1
-    facts += [contiguous, int(pads), int(reads_C)]
+    facts += [contiguous, int(pads), int(reads_C), case.multiprocessors]
     return ",".join(map(str, facts))
 
 
@@ -181,6 +192,12 @@ def watch(
     cases = [case for case in cases_of(tile, source) if special or not _is_special(case)]
     arguments = [_argument(case, source.plain) for case in cases]
     return _watch(program, cases, arguments, source.file, seconds)
+
+
+def watch_these(program: Path, cases: list[Case], source: Source, seconds: float) -> list[Finding]:
+    """The findings for these products."""
+    arguments = [_argument(case, source.plain) for case in cases]
+    return _watch(program, cases, arguments, source.file, seconds)[1]
 
 
 def watch_cases(
@@ -381,7 +398,8 @@ def watch_late(
     wrong in the other build too, that is not the cause."""
     cases = cases_of(tile, source)
     if falls_back(source):
-        cases = [replace(case, K=case.K + DEEP) for case in cases if not _is_special(case)]
+        cases = [case for case in cases if not _is_special(case)]
+        cases = [replace(case, K=case.K + DEEP) if case.K < DEEP else case for case in cases]
     arguments = [_argument(case, source.plain) for case in cases]
     _, findings = _watch(late, cases, arguments, source.file, seconds)
     if all(finding.line is not None for finding in findings):
