@@ -25,9 +25,6 @@ def compile_hint(text: str, file: str, left_out: Sequence[str], messages: str) -
             return f"\n{name} is a function of the host: write __device__ before it"
         if re.match(r"cu(da|blas|rand)?[A-Z]\w+|cublas\w+", name):
             return f"\n{name} is for host code, and this is device code: remove it here"
-    empty = empty_macros(text)
-    if empty and (names or "expected" in messages):
-        return f"\n{defines_hint(empty[0], file)}: its #define has no value"
     if not names:
         return ""
     missing = missing_hint(file, left_out)

@@ -67,8 +67,11 @@ class Source:
         if self.launch is None:
             return None
         defines = tuple(sorted(self.defines.items()))
+        whole = self.whole()
+        if empty := [name for name in hints.empty_macros(whole) if name not in self.defines]:
+            raise ValueError(f"{hints.defines_hint(empty[0], self.file)}: its #define has none")
         try:
-            return analysed(self.whole(), self.file, self.launch, defines)
+            return analysed(whole, self.file, self.launch, defines)
         except ExpressionError as error:
             hint = hints.launch_hint(self.text, self.file, self.left_out, str(error))
             raise ExpressionError(f"{error}{hint}") from None

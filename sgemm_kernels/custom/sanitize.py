@@ -128,7 +128,7 @@ def cases_of(tile: Tile, source: Source) -> list[Case]:
     kernel that takes scratch memory may split a deep K."""
     cases, plain = cases_for(tile), source.plain
     if plain is None:
-        shared = shared_out(tile, source)
+        shared = [] if falls_back(source) else shared_out(tile, source)
         takes_scratch = "scratch_take(" in source.text and not shared
         return [*cases, *shared, *[Case(tile.BM, tile.BN, DEEP + tile.BK)] * takes_scratch]
     cases = [replace(case, A_by_columns=False, B_by_columns=False) for case in cases]
@@ -398,8 +398,8 @@ def watch_late(
     wrong in the other build too, that is not the cause."""
     cases = cases_of(tile, source)
     if falls_back(source):
-        cases = [case for case in cases if not _is_special(case)]
-        cases = [replace(case, K=case.K + DEEP) if case.K < DEEP else case for case in cases]
+        cases = [replace(case, K=case.K + DEEP) for case in cases if not _is_special(case)]
+        cases += shared_out(tile, source)
     arguments = [_argument(case, source.plain) for case in cases]
     _, findings = _watch(late, cases, arguments, source.file, seconds)
     if all(finding.line is not None for finding in findings):
