@@ -58,23 +58,23 @@ test: $(VENV)/installed $(VENV)/tools
 	@echo 'left out: make thorough. The table in CONTRIBUTING.md says which groups a change needs.'
 
 # Groups that run alone. CONTRIBUTING.md describes them.
-GROUPS := variants custom lessons sanitizers fake nvcc frameworks blas hip mutation docs wheels
+GROUPS := variants custom packaging sanitizers mutation fake nvcc frameworks blas hip docs wheels
 .PHONY: $(GROUPS:%=thorough-%)
 thorough: $(addprefix thorough-,$(or $(GROUP),$(GROUPS)))
 
 CUSTOM := $(addprefix tests/test_,judge.py learn.py own.py own_mutants.py own_safety.py plain.py \
 	standalone.py trying.py)
-LESSONS := tests/test_notebooks.py
+PACKAGING := tests/test_notebooks.py tests/test_build.py
 
 thorough-custom: $(VENV)/installed $(VENV)/tools
 	$(SET); $(BIN)/python -m tests.compiled_parts
 	$(PYTEST) --numprocesses=$(CORES) --dist=worksteal -m "$(LONGER)" $(CUSTOM)
 
-thorough-lessons: $(VENV)/installed $(VENV)/tools
-	$(PYTEST) $(PARALLEL) -m "$(LONGER)" $(LESSONS)
+thorough-packaging: $(VENV)/installed $(VENV)/tools
+	$(PYTEST) $(PARALLEL) -m "$(LONGER)" $(PACKAGING)
 
 thorough-variants: $(VENV)/installed $(VENV)/tools
-	$(PYTEST) $(PARALLEL) -m "$(LONGER)" $(filter-out $(CUSTOM) $(LESSONS),$(TOGETHER))
+	$(PYTEST) $(PARALLEL) -m "$(LONGER)" $(filter-out $(CUSTOM) $(PACKAGING),$(TOGETHER))
 
 thorough-sanitizers: $(VENV)/installed
 	$(MAKE) --jobs=$(CORES) --output-sync=line asan tsan poison
