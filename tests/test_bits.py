@@ -1,7 +1,6 @@
 """The CPU device computes with a GPU's bits."""
 
 import itertools
-import json
 import os
 from fractions import Fraction
 
@@ -11,7 +10,7 @@ import pytest
 from sgemm_kernels import devices, run
 
 from . import bits
-from .record_bits import RECORD
+from .record_bits import RECORD, recorded
 from .support import uniform
 
 CPU = next(device for device in devices() if device.kind == "cpu")
@@ -57,11 +56,11 @@ def test_a_result_is_a_chain_of_fused_multiply_adds_in_order_of_k(name):
 def test_has_the_bits_recorded_on_a_gpu(name, monkeypatch):
     if not RECORD.is_file():
         pytest.fail(f"{RECORD.name} is missing: on a GPU, run python -m tests.record_bits")
-    record = json.loads(RECORD.read_text(encoding="utf-8"))
-    if name not in record["digests"]:
+    record, expected = recorded(name)
+    if not expected:
         pytest.fail(f"{name} is not recorded: on a GPU, run python -m tests.record_bits")
     monkeypatch.setenv(SETTING, str(record["multiprocessors"]))
-    expected, found = record["digests"][name], bits.digests(name, "cpu")
+    found = bits.digests(name, "cpu")
     assert set(expected) == set(found), "other cases: on a GPU, run python -m tests.record_bits"
     assert {case: found[case] for case in expected} == expected
 

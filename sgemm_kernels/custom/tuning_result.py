@@ -1,15 +1,13 @@
 """The result of ``tune``."""
 
 import importlib
-import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._output import write_text
 from .._table import as_html, one_line, table
-from ..measuring.results_file import read_json
+from ..measuring.results_file import read_json, write_json
 from ..measuring.shapes import Shape, as_shape, size_text
 
 if TYPE_CHECKING:
@@ -151,7 +149,7 @@ class Tuning:
         path
             The file to write.
         """
-        write_text(path, json.dumps(asdict(self), indent=1) + "\n")
+        write_json(path, asdict(self))
 
     @classmethod
     def from_json(cls, path: str | Path) -> "Tuning":

@@ -22,6 +22,7 @@ SCHEMA = 4
 optional."""
 
 _MOST_DIGITS = 18
+_COLUMNS = 90
 
 _SAMPLES = ("samples", "call_samples")  # in nanoseconds in files, which makes them shorter
 
@@ -73,10 +74,21 @@ def _float(text: str) -> float:
 
 def dump(document: dict[str, Any]) -> str:
     """JSON with one line per row, so that files can be compared line by line."""
-    compact: dict[str, Any] = {"allow_nan": False, "separators": (",", ":")}
-    rows = ",\n".join(json.dumps(row, **compact) for row in document["rows"])
-    head = json.dumps({**document, "rows": []}, indent=1, allow_nan=False)
-    return head.replace('"rows": []', f'"rows": [\n{rows}\n]')
+    return _laid_out(document, "")
+
+
+def _laid_out(value: Any, indent: str) -> str:
+    """An object has a line per entry, and a list a line per object in it. What fits into one line
+    has one."""
+    text = json.dumps(value, allow_nan=False)
+    if isinstance(value, dict) and (not indent or len(text) > _COLUMNS):
+        entries = (f"{json.dumps(name)}: {_laid_out(each, indent + ' ')}"
+                   for name, each in value.items())  # fmt: skip
+        return "{\n" + ",\n".join(f"{indent} {entry}" for entry in entries) + f"\n{indent}}}"
+    if isinstance(value, list | tuple) and any(isinstance(each, dict) for each in value):
+        rows = (json.dumps(each, allow_nan=False, separators=(",", ":")) for each in value)
+        return "[\n" + ",\n".join(rows) + f"\n{indent}]"
+    return text
 
 
 def origin(*files: Path) -> str:
