@@ -63,6 +63,9 @@ SMALL_CODE_SINCE = 13
 # that it exports.
 LIBRARIES = {"core": {"core", "cpu", "ladder", "engine", "cuda"}, "blas": {"blas"}}
 
+OWN_FUNCTIONS_FIRST = ["-Wl,-Bsymbolic"]
+"""The extension's flags: it calls its own functions, not those of a C library in the process."""
+
 _SHARED = ["-fPIC", "-fvisibility=hidden"]
 _WARNINGS = ["-Wall", "-Wextra"]
 # The oldest Python and NumPy APIs that a wheel supports.
@@ -550,9 +553,7 @@ def _make(
 ) -> None:
     """Compiles all stale objects, then links the extension and the C libraries."""
     compile_stale(root, jobs)
-    # The extension's own functions come first, not those of a C library that the process has too.
-    own = ["-Wl,-Bsymbolic"]
-    links = {extension: ([job.target for job in jobs if job.source.parts[1] != "blas"], own)}
+    links = {extension: (extension_objects(jobs), OWN_FUNCTIONS_FIRST)}
     for path, exports in libraries_beside(root, extension).items():
         of_tests = [job for job in jobs if job.source.parts[0] == "tests"]  # the fake CUDA runtime
         folders = LIBRARIES[exports.parent.name]
@@ -565,11 +566,28 @@ def _make(
         flags += [f"-Wl,-soname,{path.name}", "-Wl,-z,nodelete", "-Wl,-z,defs", "-ldl", "-lm"]
         links[path] = ([job.target for job in objects], flags)
     for path, (objects, flags) in links.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
         print(f"linking {path.relative_to(root)}", flush=True)
-        new = path.with_suffix(".new")  # a library that is in use keeps its file
-        _run([*_link_command(environ, toolkit, objects, new), *flags], root)
-        new.replace(path)
+        link(root, environ, toolkit, objects, path, flags)
+
+
+def extension_objects(jobs: Sequence[Job]) -> list[Path]:
+    """The objects that the extension is linked from."""
+    return [job.target for job in jobs if job.source.parts[1] != "blas"]
+
+
+def link(
+    root: Path,
+    environ: Mapping[str, str],
+    toolkit: Toolkit | HipToolkit | None,
+    objects: Sequence[Path],
+    library: Path,
+    flags: Sequence[str] = OWN_FUNCTIONS_FIRST,
+) -> None:
+    """Links objects to the extension, or with other flags to another library."""
+    library.parent.mkdir(parents=True, exist_ok=True)
+    new = library.with_suffix(".new")  # a library that is in use keeps its file
+    _run([*_link_command(environ, toolkit, objects, new), *flags], root)
+    new.replace(library)
 
 
 def _link(place: Path, target: Path) -> None:
