@@ -180,7 +180,7 @@ def failing_test(variant: str, package: Path) -> str:
 
 
 class OfVariant:
-    """A plugin of pytest that keeps the tests of one variant, and prints those that fail."""
+    """A plugin of pytest: it keeps the tests of one variant, and prints which test fails."""
 
     def __init__(self, variant: str) -> None:
         self._variant = variant
