@@ -280,18 +280,28 @@ def test_a_blas_that_is_unloaded_is_not_called(plugins):
     assert process.stdout.split("\n") == ["2 0"] * 8 + [""], ending(process)
 
 
-def test_products_after_a_longjmp_out_of_the_programs_own_blas(tmp_path):
-    own, program = tmp_path / "libown.so", tmp_path / "program"
-    subprocess.run([CC, "-O1", "-shared", "-fPIC", NATIVE / "small_blas.c", "-o", own], check=True)
-    source = NATIVE / "blas_leaving.c"
-    command = [CC, "-O1", source, own, f"-Wl,-rpath,{tmp_path}", "-o", program]
-    subprocess.run(command, check=True)
-    settings = {"DEVICE": "cpu", "MIN": "1000", "LOG": "stats"}
+def of_program(own, source, tmp_path, **settings):
+    """Compiles a program with a BLAS of its own and runs it under preload, on the CPU device."""
+    program = tmp_path / "program"
+    rpath = f"-Wl,-rpath,{Path(own).parent}"
+    subprocess.run([CC, "-O1", NATIVE / source, own, rpath, "-pthread", "-o", program], check=True)
+    settings = {"DEVICE": "cpu", "LOG": "stats", **settings}
     environment = {f"{VARIABLES}{name}": value for name, value in settings.items()}
     environment = {**os.environ, **environment, "LD_PRELOAD": BLAS}
-    done = subprocess.run([program], env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run([program], env=environment, capture_output=True, text=True, check=False)
+
+
+def test_products_after_a_longjmp_out_of_the_programs_own_blas(blas, tmp_path):
+    done = of_program(blas("plain"), "blas_leaving.c", tmp_path, MIN="1000")
     assert counts(done) == [4, 0]
     assert done.stdout == "4\n", "the calls that were left"
+
+
+@pytest.mark.parametrize("kernel", ["naive", "auto"])
+def test_products_on_the_smallest_stacks(blas, tmp_path, kernel):
+    done = of_program(blas("plain"), "blas_stacks.c", tmp_path, VARIANT=kernel)
+    assert counts(done) == [9, 0]
+    assert done.stdout == "9\n"
 
 
 WIDE_NAMES = (
@@ -766,11 +776,11 @@ def test_a_relative_path_of_the_library_and_another_folder(tmp_path):
 
 
 @pytest.mark.skipif(not WITHOUT_GPUS, reason="this build can use a GPU")
-@pytest.mark.parametrize("settings", [{}, {"DEVICE": "cuda"}, {"MIN": "0"}])
+@pytest.mark.parametrize("settings", [{}, {"DEVICE": _core._GPU_KIND}, {"MIN": "0"}])
 def test_the_log_of_a_build_without_gpus_says_so(settings):
     process = preloaded("A = uniform(300, 300); A @ A[::-1]", LOG="stats", **settings)
     assert counts(process) == [0, 1]
-    assert "this build of sgemm_kernels has no GPU support" in process.stderr
+    assert "this build has no GPU support" in process.stderr
 
 
 def test_a_library_that_cannot_be_loaded_is_reported(tmp_path):

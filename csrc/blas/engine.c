@@ -4,13 +4,14 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../core/offered_engine.h"
+#include "apart.h"
 #include "settings.h"
-#include "signals.h"
 
 typedef enum { CLOSED, OPENING, OPEN, FAILED } State;
 
@@ -109,21 +110,6 @@ static void *open_all(void *unused)
     return unused;
 }
 
-/* Runs body(NULL) in a new thread, because the stack of this one may be small, or here if there is
- * none. */
-static void run_apart(void *(*body)(void *))
-{
-    pthread_t thread;
-    sigset_t before;
-    signals_hold(&before); /* for the new thread, too */
-    if (pthread_create(&thread, NULL, body, NULL) == 0) {
-        pthread_join(thread, NULL);
-    } else {
-        body(NULL);
-    }
-    signals_release(&before);
-}
-
 __attribute__((visibility("default"))) OfferEngine sgemm_kernels_blas_offer_0;
 
 void sgemm_kernels_blas_offer_0(const Engine *theirs)
@@ -136,7 +122,7 @@ bool engine_is_open(const char **why)
     int closed = CLOSED;
     if (__atomic_compare_exchange_n(&state, &closed, OPENING, false, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE)) {
-        run_apart(open_all);
+        apart_run(open_all, NULL);
     }
     const int now = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
     *why = now == FAILED ? problem : "the device is being opened";
@@ -193,19 +179,42 @@ static bool compute_syrk(const Opened *opened, const char *variant, const Reques
     return code == SGEMM_KERNELS_OK;
 }
 
-static bool compute(const Opened *opened, const char *variant, const Request *request,
-                    sgemm_kernels_status *status)
+/* A product to compute. */
+typedef struct {
+    const Opened *opened;
+    const char *variant;
+    const Request *request;
+    sgemm_kernels_status *status;
+    bool done; /* the result: whether it succeeded */
+} Work;
+
+static void *compute(void *context)
 {
-    return request->is_syrk
-               ? compute_syrk(opened, variant, request, status)
-               : opened->functions.multiply(variant, &opened->place, request->alpha, &request->A,
-                                            &request->B, request->beta, &request->C, &request->C,
-                                            status) == SGEMM_KERNELS_OK;
+    Work *const work = context;
+    const Request *const r = work->request;
+    work->done = r->is_syrk
+                     ? compute_syrk(work->opened, work->variant, r, work->status)
+                     : work->opened->functions.multiply(work->variant, &work->opened->place,
+                                                        r->alpha, &r->A, &r->B, r->beta, &r->C,
+                                                        &r->C, work->status) == SGEMM_KERNELS_OK;
+    return NULL;
+}
+
+static bool compute_on(const Opened *opened, const char *variant, const Request *request,
+                       sgemm_kernels_status *status)
+{
+    Work work = {opened, variant, request, status, false};
+    if (apart_is_needed()) {
+        apart_run(compute, &work);
+    } else {
+        compute(&work);
+    }
+    return work.done;
 }
 
 bool engine_compute(const Request *request, sgemm_kernels_status *status)
 {
-    return compute(&chosen, settings()->variant, request, status);
+    return compute_on(&chosen, settings()->variant, request, status);
 }
 
 static Opened on_cpu = {.place = {.device = SGEMM_KERNELS_CPU}};
@@ -221,7 +230,7 @@ static void *open_cpu(void *unused)
 
 static void open_cpu_once(void)
 {
-    run_apart(open_cpu);
+    apart_run(open_cpu, NULL);
 }
 
 bool engine_compute_on_cpu(const Request *request, sgemm_kernels_status *status)
@@ -233,5 +242,5 @@ bool engine_compute_on_cpu(const Request *request, sgemm_kernels_status *status)
         snprintf(status->message, sizeof status->message, "%.500s", cpu_problem);
         return false;
     }
-    return compute(&on_cpu, "auto", request, status);
+    return compute_on(&on_cpu, "auto", request, status);
 }

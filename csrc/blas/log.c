@@ -29,19 +29,19 @@ static int used;
 static int64_t calls[2]; /* passed on, and computed here */
 static double seconds[2];
 
-static sigset_t signals; /* of the thread that has the lock */
+static Held held; /* of the thread that has the lock */
 
 static void lock(void)
 {
-    sigset_t before;
+    Held before;
     signals_hold(&before);
     pthread_mutex_lock(&mutex);
-    signals = before;
+    held = before;
 }
 
 static void unlock(void)
 {
-    const sigset_t before = signals;
+    const Held before = held;
     pthread_mutex_unlock(&mutex);
     signals_release(&before);
 }

@@ -67,7 +67,7 @@ static const char *reason_to_pass_on(const Request *request)
     const Settings *const s = settings();
     const char *why;
     if (!s->on_cpu && !has_gpu_code) {
-        return "this build of sgemm_kernels has no GPU support";
+        return s->device && !engine_is_open(&why) ? why : "this build has no GPU support";
     }
     if (s->has_min || s->on_cpu) {
         if (request_flops(request) < s->min) {

@@ -55,7 +55,7 @@ const Settings *settings(void)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     static bool is_known;
     if (!__atomic_load_n(&is_known, __ATOMIC_ACQUIRE)) {
-        sigset_t before;
+        Held before;
         signals_hold(&before);
         pthread_once(&once, read_all);
         signals_release(&before);
