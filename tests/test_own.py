@@ -383,6 +383,15 @@ def test_without_a_compiler_the_error_says_what_to_install(monkeypatch):
         sk.kernel(SMALLEST, name="mine")
 
 
+@pytest.mark.parametrize("command", ["echo", "true", "g++ -fsyntax-only"])
+def test_a_command_that_is_no_compiler(monkeypatch, tmp_path, command):
+    """It reports no error, but writes no file."""
+    monkeypatch.setenv("CXX", command)
+    monkeypatch.setenv("SGEMM_KERNELS_CACHE", str(tmp_path))
+    with pytest.raises(sk.NoCompilerError, match="set CXX to a compiler"):
+        sk.kernel(SMALLEST, name="mine")
+
+
 # ------------------------------------------------------------------ the cache
 
 

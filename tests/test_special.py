@@ -73,6 +73,13 @@ def test_overflow_is_infinite(variant, device):
         assert (run(variant.name, A, B, device=device) == sign * np.inf).all()
 
 
+def test_alpha_multiplies_the_finished_sum(variant, device):
+    """As docs/use/accuracy.md says: it prevents neither overflow nor underflow of A @ B."""
+    for factor, alpha, expected in ((1e20, 1e-30, np.inf), (1e-25, 1e30, 0)):
+        A, B = deepened(variant.name, *np.full((2, 5, 5), factor, np.float32))
+        assert (run(variant.name, A, B, alpha=alpha, device=device) == expected).all()
+
+
 def test_beta_zero_does_not_read_c(variant, device, rng):
     K = deep(variant.name, 35)
     A, B, C = uniform(rng, 70, K), uniform(rng, K, 67), np.full((70, 67), np.nan, np.float32)

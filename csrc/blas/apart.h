@@ -4,11 +4,12 @@
 
 #include <stdbool.h>
 
-/* Whether less than 256 KB are left of this thread's stack, or the thread runs on another one, which
- * can have any size. */
+/* Whether less than 256 KB are left of this thread's stack, or the thread runs on another one,
+ * which can have any size. */
 bool apart_is_needed(void);
 
-/* Runs body(argument) in a new thread and waits for it. Runs it here if no thread can be started. */
+/* Runs body(argument) in a new thread and waits for it. Runs it here if no thread can be
+ * started. */
 void apart_run(void *(*body)(void *), void *argument);
 
 #endif

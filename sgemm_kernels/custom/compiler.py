@@ -310,12 +310,19 @@ def _link(
 def run_compiler(
     command: Sequence[str], folder: Path | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """Runs a compiler in a folder. Raises CompileError if it does not end."""
+    """Runs a compiler in a folder. Raises CompileError if it does not end, and NoCompilerError if
+    it is not one: it succeeds, but does not write the file after ``-o``."""
     environ = {**os.environ, "LC_ALL": "C"}
     try:
         done = run_limited(command, _COMPILE_S, folder=folder, environ=environ)
     except subprocess.TimeoutExpired:
         raise CompileError(f"{command[0]} was ended after {_COMPILE_S:g} s") from None
+    written = Path(folder or "", command[command.index("-o") + 1]) if "-o" in command else None
+    if done.returncode == 0 and written and not written.exists():
+        raise NoCompilerError(
+            f"{command[0]} reported no error, but wrote no file. It may be no C++ compiler, or "
+            "have an option such as -fsyntax-only: set CXX to a compiler, or unset it"
+        )
     said = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
     return subprocess.CompletedProcess(command, done.returncode, *said)
 
