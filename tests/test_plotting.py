@@ -18,6 +18,7 @@ from sgemm_kernels.cli.report import renew
 from sgemm_kernels.measuring.measurement import CPU_WARNING, KINDS
 from sgemm_kernels.measuring.plotting import common_shape, plot, read_traffic
 
+from . import browser
 from .support import python
 
 MADE_UP = Path(__file__).parent / "data" / "results_schema_1.json"
@@ -216,6 +217,39 @@ def test_labels_are_at_the_line_ends_and_merge_if_they_coincide():
     for text, height in zip(axes.texts, (10, 50, 90), strict=True):
         (_, middle), box = axes.transData.transform((1, height)), Text.get_window_extent(text)
         assert abs((box.y0 + box.y1) / 2 - middle) < 4
+
+
+OUTSIDE = """
+(() => {
+    const whole = document.documentElement.getBoundingClientRect();
+    return [...document.querySelectorAll("text")].filter(text => {
+        const box = text.getBoundingClientRect();
+        return box.left < 0 || box.right > whole.width || box.top < 0 || box.bottom > whole.height;
+    }).map(text => text.textContent);
+})()
+"""
+PAPER_AND_TITLE = """
+["path", "text"].map(name => getComputedStyle(document.querySelector(name)).fill)
+"""
+
+
+@pytest.mark.skipif(browser.find() is None, reason="there is no Chromium to open pictures")
+def test_committed_pictures_are_whole_and_follow_the_readers_theme():
+    page = browser.Page()
+    try:
+        for picture in sorted(RECORDED.glob("*/*.svg")):
+            for dark in (False, True):
+                page.open(picture, width=1200, height=1800, dark=dark)
+                assert page.evaluate(OUTSIDE) == [], picture
+                paper, text = (
+                    [int(number) / 255 for number in re.findall(r"\d+", colour)]
+                    for colour in page.evaluate(PAPER_AND_TITLE)
+                )
+                assert to_hex(paper) == _style.theme(dark).paper, picture
+                assert to_hex(text) in (_style.theme(dark).ink, _style.theme(dark).grey), picture
+        assert page.complaints == []
+    finally:
+        page.close()
 
 
 def test_long_titles_and_notes_stay_in_the_picture():
