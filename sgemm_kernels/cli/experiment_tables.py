@@ -8,8 +8,8 @@ from typing import Any
 from .._table import markdown, markdown_text, one_line
 from ..custom.tuning_result import Tuning
 from ..measuring.measurement import UNMET, UNMET_NOTE
-from ..measuring.results_file import read_json
-from .speed_tables import NOTHING_MEASURED, with_age
+from ..measuring.results_file import facts_of, read_json, with_age
+from .speed_tables import NOTHING_MEASURED
 from .targets import Target
 
 _TENSOR_CORE_PERCENT = 10
@@ -439,10 +439,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _facts(document: Mapping[str, Any]) -> str:
     """The device, toolkit, sources and date of a result file."""
-    name = "csrc" if "csrc_hash" in document else "sources"
-    sources = f"{name} {document[f'{name}_hash']}"
-    facts = [document["device"], f"CUDA {document['cuda_toolkit']}", sources, document["date"][:10]]
-    return markdown_text(with_age(one_line(", ".join(facts)), document))
+    return markdown_text(facts_of(document))
 
 
 def _cell(tell: Callable[[Mapping[str, Any]], str], row: Mapping[str, Any]) -> str:

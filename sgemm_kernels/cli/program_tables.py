@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from .._table import markdown, markdown_text, one_line
-from ..measuring.results_file import read_json
-from .speed_tables import NOTHING_MEASURED, with_age
+from ..measuring.results_file import read_json, with_age
+from .speed_tables import NOTHING_MEASURED
 
 SAME_WORK = {"loop_run": "loop", "loop_pinned": "loop", "loop_empty": "loop"}
 """Programs of benchmarks/programs.py that import this package, and the same with NumPy alone."""

@@ -5,13 +5,12 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from .._catalog import variants
 from .._table import markdown, markdown_text
 from ..measuring.measurement import UNMET, UNMET_NOTE
 from ..measuring.results import Results
-from ..measuring.results_file import experiment_of, read_json
+from ..measuring.results_file import read_json
 from ..measuring.shapes import Case, Shape, size_text
 from ..measuring.sources import OLDER, is_older
 
@@ -53,12 +52,6 @@ def spread(results: Path, *others: Path) -> str:
     header = ["variant", "median spread", "largest spread", "at"]
     facts = f"{len(runs)} runs on {_facts(runs[0])}."
     return "\n\n".join([markdown(header, lines), *_note_of(lines), facts])
-
-
-def with_age(facts: str, document: Mapping[str, Any]) -> str:
-    """The facts of a result file, with a note if its sources are older than this clone's."""
-    older = is_older(document.get("sources_hash"), experiment_of(document))
-    return f"{facts}, {OLDER}" if older else facts
 
 
 def _facts(results: Results) -> str:

@@ -13,6 +13,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin
 
 from .._output import write, write_text
+from .._table import one_line
 from .measurement import LIBRARIES, Accuracy, Measurement, Protocol, Readings, Run
 from .shapes import LAYOUTS, Case, as_shape
 from .sources import OLDER, is_older
@@ -103,6 +104,21 @@ def file_is_older(file: Path) -> bool:
     """True if a file has results of other sources than those of this clone."""
     document = read_json(file)
     return is_older(document.get("run", document).get("sources_hash"), experiment_of(document))
+
+
+def facts_of(document: Mapping[str, Any]) -> str:
+    """The device, toolkit, sources and date of an experiment's result, with the note of
+    ``with_age``."""
+    name = "csrc" if "csrc_hash" in document else "sources"
+    toolkit, sources = f"CUDA {document['cuda_toolkit']}", f"{name} {document[f'{name}_hash']}"
+    facts = ", ".join([document["device"], toolkit, sources, document["date"][:10]])
+    return with_age(one_line(facts), document)
+
+
+def with_age(facts: str, document: Mapping[str, Any]) -> str:
+    """The facts of a result, with a note if its sources are older than those of this clone."""
+    older = is_older(document.get("sources_hash"), experiment_of(document))
+    return f"{facts}, {OLDER}" if older else facts
 
 
 def experiment_of(document: Mapping[str, Any]) -> str:
