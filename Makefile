@@ -8,7 +8,7 @@
 # make gpu-check    the tests on this machine's GPU with the active Python; installs nothing
 # make evidence     renew the results in benchmarks/results, in parts, on this machine's GPU
 # make notebooks    execute the lessons anew, in place
-# make pictures     draw every committed picture anew from its results
+# make pictures     draw every picture and write every table anew, from the results
 # make docs         all pages and the API reference as a site, in build/docs
 # make site         write the ladder's page, and one for each rung, into site/
 # make plan-cost    time the choice behind `auto`, on the CPU

@@ -1,4 +1,6 @@
-"""Draws every committed picture again from its results: ``make pictures``. Measures nothing.
+"""Draws every picture and writes every table again, from the results: ``make pictures``.
+
+Measures nothing.
 
 The picture of the ladder's page, in docs/, needs Chromium.
 """
@@ -9,7 +11,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from _results import RESULTS, stem
+from _results import CLONE, RESULTS, stem
+
+from sgemm_kernels.cli.report import renew
+
+PAGES = ("*.md", "docs/**/*.md", "csrc/**/*.md", "benchmarks/**/*.md")
 
 
 def drawn(folder: Path) -> list[Path]:
@@ -30,8 +36,11 @@ def main() -> None:
         for path in drawn(folder):
             subprocess.run([sys.executable, script_of(path), "-o", path, "--draw"], check=True)
             print(path, flush=True)
+    for document in sorted(path for place in PAGES for path in CLONE.glob(place)):
+        if "\n<!-- results: " in document.read_text(encoding="utf-8"):
+            renew(document)
     ladder = [sys.executable, "-m", "tests.picture_of_ladder"]
-    subprocess.run(ladder, check=True, cwd=RESULTS.parent.parent)
+    subprocess.run(ladder, check=True, cwd=CLONE)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import sgemm_kernels
-from sgemm_kernels import Candidate, Measurement, Results, Tuning, variants
+from sgemm_kernels import Candidate, Measurement, Results, Tuning, recorded_file, variants
 from sgemm_kernels._style import Picture
 from sgemm_kernels._table import table
 from sgemm_kernels.cli import experiment_tables, speed_tables
@@ -1434,7 +1434,7 @@ class TestTraffic:
         assert traffic.picture({"device": None}, rows).axes
         alone = traffic.limits(RESULTS / "nowhere/traffic.json", {"device": None}, rows)
         assert "Bytes that each rung moves" in alone.get_suptitle()
-        path = RESULTS / "h100-80gb-hbm3/traffic.json"
+        path = recorded_file("traffic.json")
         assert (
             "Utilization of each GPU unit"
             in traffic.limits(path, {"device": None}, rows).get_suptitle()
@@ -1471,7 +1471,7 @@ ptxas info    : Used 255 registers, used 1 barriers, 8192 bytes smem
     def test_tables_and_pictures(self, experiment, name):
         """For the committed results, with one setting changed to a wrong result."""
         script = experiment(name)
-        document = json.loads((RESULTS / "h100-80gb-hbm3" / f"{name}.json").read_text())
+        document = json.loads(recorded_file(f"{name}.json").read_text())
         rows = document.pop("rows")
         for key in ("samples_s", "median_s", "iqr_s", "gflops"):
             del rows[-1][key]

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import sgemm_kernels
-from sgemm_kernels import Device, Measurement, Results, _core
+from sgemm_kernels import Device, Measurement, Results, _core, recorded_file
 from sgemm_kernels.__main__ import main
 from sgemm_kernels.measuring import devices, run_facts, telemetry
 from sgemm_kernels.measuring import measure as measure_module
@@ -925,9 +925,7 @@ class TestVerdicts:
     def test_committed_runs_of_the_same_sources_are_judged_the_same(self):
         """Judges each of three runs of the same sources against another; the third gives the
         spread."""
-        files = (LADDER.parent / "results/h100-80gb-hbm3").glob("ladder-?.json")
-        runs = [Results.from_json(path) for path in sorted(files)]
-        assert len(runs) == 3
+        runs = [Results.from_json(recorded_file(f"ladder-{run}.json")) for run in (1, 2, 3)]
         for old, new, other in itertools.permutations(runs):
             assert {v.word for v in judge(old, new)} <= {SAME, UNSURE}
             assert {v.word for v in judge(old, new, repeats=[other])} <= {SAME, UNSURE}

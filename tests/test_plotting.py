@@ -12,7 +12,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from sgemm_kernels import Results, _style, variants
+from sgemm_kernels import Results, _style, recorded_file, variants
 from sgemm_kernels.__main__ import main
 from sgemm_kernels.cli.report import renew
 from sgemm_kernels.measuring.measurement import CPU_WARNING, KINDS
@@ -464,11 +464,11 @@ def test_limits_need_a_gpu_whose_limits_are_known():
 
 
 def test_limits_need_times_and_counts_of_one_gpu(tmp_path):
-    counted = json.loads((RECORDED / "h100-80gb-hbm3/traffic.json").read_text())
-    for device, fits in (("NVIDIA H100 80GB HBM3", True), ("NVIDIA H200", False)):
+    counted = json.loads(recorded_file("traffic.json").read_text())
+    for device, fits in ((counted["device"], True), ("Another GPU", False)):
         (tmp_path / "t.json").write_text(json.dumps(counted | {"device": device}))
         arguments = ["--kind", "limits", "--traffic", str(tmp_path / "t.json")]
-        times = str(RECORDED / "h100-80gb-hbm3/ladder.json")
+        times = str(recorded_file("ladder.json"))
         status = main(["plot", times, "-o", str(tmp_path / "p.svg"), *arguments])
         assert (status == 0) == fits
 
@@ -535,7 +535,7 @@ def test_the_command(tmp_path, capsys):
 
 
 def test_the_command_draws_the_limits_of_the_committed_results(tmp_path):
-    results = RECORDED / "h100-80gb-hbm3"
+    results = recorded_file("ladder.json").parent
     picture = tmp_path / "p.svg"
     traffic = ["--kind", "limits", "--traffic", str(results / "traffic.json")]
     assert main(["plot", str(results / "ladder.json"), "-o", str(picture), *traffic]) == 0

@@ -304,7 +304,7 @@ def _summary(kernel: Explained) -> dict[str, Any]:
         "unmet": kernel.limits.unmet,
         "predicted_teraflops": 2 * SIZE**3 / kernel.limits.predicted_s / 1e12,
         "gain": kernel.gain and dataclasses.asdict(kernel.gain),
-        "device": kernel.record.device,
+        "device": kernel.record.device + kernel.record.age,
     }
 
 
@@ -323,8 +323,9 @@ def _data(kernel: Explained) -> dict[str, Any]:
         "clock_mhz": record.clock_hz / 1e6,
         "alone": {name: counters.get(name) for name in ("clock_mhz", "power_w")},
         "date": record.date[:10],
-        "csrc_hash": record.csrc_hash,
-        "counted": record.counted and {"date": record.counted[0][:10], "csrc": record.counted[1]},
+        "csrc_hash": record.csrc_hash + record.age,
+        "counted": record.counted
+        and {"date": record.counted[0][:10], "csrc": "".join(record.counted[1:])},
         "build": build_info().csrc_hash,
         "tile": {
             "block": variant.block_tile,

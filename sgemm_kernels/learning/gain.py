@@ -10,7 +10,7 @@ def gain_text(verdict: Verdict) -> str:
     level = verdict.level
     names = [verdict.similar] if level.before is None else [level.before, level.rung]
     record = record_of([*names, "cublas"])
-    seconds = record.seconds
+    seconds, gpu = record.seconds, record.device + record.age
     if any(name not in seconds for name in names):
         return ""
     size = f"M = N = K = {SIZE}"
@@ -21,11 +21,11 @@ def gain_text(verdict: Verdict) -> str:
             share = f", {seconds['cublas'] / seconds[verdict.similar]:.0%} of cuBLAS"
         return (
             f"The ladder's kernel that is most like yours is {verdict.similar}. On an "
-            f"{record.device} it reaches {speed:.3g} TFLOP/s{share} ({size})."
+            f"{gpu} it reaches {speed:.3g} TFLOP/s{share} ({size})."
         )
     times = seconds[level.before] / seconds[level.rung]
     return (
         f"In the ladder, {level.rung} has this idea, and {level.before} lacks it. On an "
-        f"{record.device}, {level.rung} is {times:.3g} times as fast: {speed:.3g} TFLOP/s "
+        f"{gpu}, {level.rung} is {times:.3g} times as fast: {speed:.3g} TFLOP/s "
         f"({size})."
     )

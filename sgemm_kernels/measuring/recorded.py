@@ -11,6 +11,7 @@ from typing import Any
 
 from .results import Results
 from .shapes import Shape
+from .sources import OLDER, is_older
 
 FOLDERS = ("h200", "h100-80gb-hbm3")
 """The GPUs' folders. Documents and lessons show the first one that has a result."""
@@ -33,8 +34,10 @@ class Record:
     """Time of the measurement, to the second, since several GPUs may be measured on one day."""
     csrc_hash: str
     """Hash of the sources that were timed."""
-    counted: tuple[str, str] | None
-    """Date and csrc hash of the counters; None without them."""
+    age: str
+    """A note in brackets if they are older than this clone's; else empty."""
+    counted: tuple[str, str, str] | None
+    """Date, csrc hash and age of the counters; None without them."""
     ffma_gflops: float
     """Speed of a kernel with only multiply-adds in the same run."""
     copy_bytes_per_s: float
@@ -120,7 +123,10 @@ def _read(folder: Traversable) -> Record | None:
         folder.name,
         run.date,
         run.csrc_hash,
-        (traffic["date"], traffic["csrc_hash"]) if traffic else None,
+        _age(run.sources_hash),
+        (traffic["date"], traffic["csrc_hash"], _age(traffic["sources_hash"], "traffic"))
+        if traffic
+        else None,
         run.ffma_gflops,
         run.copy_bytes_per_s,
         clock_hz,
@@ -128,6 +134,10 @@ def _read(folder: Traversable) -> Record | None:
         frozenset(row.variant for row in rows if row.unmet),
         _counters(traffic.get("rows", [])),
     )
+
+
+def _age(sources_hash: str | None, experiment: str = "") -> str:
+    return f" ({OLDER})" if is_older(sources_hash, experiment) else ""
 
 
 def _traffic(file: Traversable) -> dict[str, Any]:

@@ -37,7 +37,7 @@ _DEPENDS = {
 """The sources of an experiment, unless they are those of all kernels and of the choice among
 them."""
 
-_OF_THE_CPU_DEVICE = {"cpu", "count"}
+_OF_THE_CPU_DEVICE = {"csrc/cpu", "csrc/count", "csrc/core/threads.h"}
 _OF_OTHER_BUILDS = re.compile(
     r"^#ifdef SGEMM_(?:COUNTED|FUSED_TOO|LATE|NAMES_LAUNCHES|OWN|WATCHED)\n"
     r"(?:(?!#).*\n|#(?:include|define) .*\n)*#endif.*\n",
@@ -68,9 +68,9 @@ def sources_hash(experiment: str = "", root: Path = _ROOT) -> str | None:
             return None
         found += matches
     digest = hashlib.sha256()
-    for path, text in sorted(_with_headers(found)):
+    for name, text in sorted(_with_headers(found, root)):
         code = _COMMENT.sub(lambda match: match[1] or " ", text)
-        digest.update(f"{path.relative_to(root).as_posix()}\0{' '.join(code.split())}\0".encode())
+        digest.update(f"{name}\0{' '.join(code.split())}\0".encode())
     return digest.hexdigest()[:16]
 
 
@@ -79,15 +79,16 @@ def is_older(recorded: str | None, experiment: str = "") -> bool:
     return recorded is not None and sources_hash(experiment) not in (recorded, None)
 
 
-def _with_headers(sources: list[Path]) -> Iterator[tuple[Path, str]]:
-    """The files and all that they include, each with its text."""
-    waiting, seen = sources, set[Path]()
+def _with_headers(sources: list[Path], root: Path) -> Iterator[tuple[str, str]]:
+    """The files and all that they include: paths below the root, and texts."""
+    waiting, seen = sources, set[str]()
     while waiting:
         path = waiting.pop()
-        if path in seen or path.parent.name in _OF_THE_CPU_DEVICE:
+        name = path.relative_to(root).as_posix()
+        if name in seen or {name, name.rpartition("/")[0]} & _OF_THE_CPU_DEVICE:
             continue
-        seen.add(path)
+        seen.add(name)
         text = _OF_OTHER_BUILDS.sub("", path.read_text(encoding="utf-8"))
-        yield path, text
-        beside = (path.parent / name for name in _INCLUDE.findall(text))
+        yield name, text
+        beside = (path.parent / each for each in _INCLUDE.findall(text))
         waiting += [Path(os.path.normpath(each)) for each in beside if each.is_file()]
