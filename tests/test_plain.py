@@ -12,6 +12,7 @@ import sgemm_kernels as sk
 from sgemm_kernels.custom import compiler, expressions, nvrtc, plain_text, sanitize
 from sgemm_kernels.custom.cases import Case, plain_cases, tile_of
 from sgemm_kernels.custom.compiler import Source
+from sgemm_kernels.custom.overflow import overflow
 from sgemm_kernels.custom.plain import PlainLaunch
 
 from .support import printed_by, printed_over_fake_cuda
@@ -208,6 +209,57 @@ def test_a_trace_has_the_whole_operands(target, role):
     # sanitize() traces sizes that its limits allow.
     many = load("dynamic_smem", multiple_of=(6, 1, 10)).made_of.plain
     assert many.in_float4s(16, 16, 64) == (24, 16, 80)
+
+
+WIDE = """\
+__global__ void mm(const float *A, const float *B, float *C, int M, int N, int K)
+{
+    int row = blockIdx.y * 16 + threadIdx.y, col = blockIdx.x * 16 + threadIdx.x;
+    if (row < M && col < N) {
+        float sum = 0;
+        for (int k = 0; k < K; ++k)
+            sum += A[(size_t)row * K + k]
+                * B[(size_t)k * N + col];
+        C[(size_t)row * N + col] = sum;
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "line", "says"),
+    [
+        ((), None, ""),
+        ((("C[(size_t)row", "C[row"),), 9, "thread 0 writes C[-"),
+        ((("A[(size_t)row", "A[row"),), 7, "reads A[-"),
+        ((("(size_t)", ""),), 8, "reads B[-"),
+        ((("int row", "unsigned short row"), (", col =", "; int col =")), 7,
+         "in small products the last block reads the last row of A, and here it"),
+    ],
+)  # fmt: skip
+def test_an_index_that_overflows_is_found(changes, line, says):
+    text = WIDE
+    for old, new in changes:
+        text = text.replace(old, new)
+    launch = PlainLaunch.of("(N/16, M/16)", (16, 16))
+    source = Source(Path("mine.cu"), text, launch=launch)
+    program, _ = compiler.library(source, compiler.watch_build())
+    found = overflow(program, source, 20)
+    if line is None:
+        assert found == []
+        return
+    (finding,) = found
+    assert (finding.kind, finding.line) == ("overflow", line)
+    assert says in finding.text
+    assert ": an index has too few bits; at M, N, K = " in finding.text
+    # A kernel without any integer of 64 bits passes with a note.
+    assert finding.harmless == ("size_t" not in text)
+
+
+def test_a_grid_with_m_and_n_exchanged_is_told():
+    found = sk.kernel(WIDE, name="mine", grid="(M/16, N/16)", block=(16, 16)).sanitize().findings[0]
+    hint = "M and N are exchanged in grid=: with grid='(N / 16, M / 16)' the kernel passes"
+    assert found.text.endswith(hint)
 
 
 def test_the_entry_describes_the_kernel():

@@ -40,6 +40,11 @@ def roles(parameters, before="", **launch):
         ),
         ("Matrix A, Matrix B, Matrix C", "", "flat pointers, such as float *A with A[row * K +"),
         ("float **A, float *B, float *C, int n", "", "'float **A' is not supported"),
+        (
+            "const Packed<float, 2> A, float *B, float *C, int n",
+            "",
+            "'const Packed<float, 2> A' is not supported",
+        ),
         (ABC + "int &n", "", "'int &n' is not supported"),
         (ABC + "int n, float4 v", "", "'float4 v' is not supported"),
         (ABC + "int n, dim3 size", "", "'dim3 size' is not supported"),
@@ -143,6 +148,12 @@ def test_the_file_of_a_function_is_named(tmp_path):
     (tmp_path / "kernels.cuh").write_text("// kernels\n__global__ void mm(float **A)\n{\n}\n")
     with pytest.raises(ValueError, match=r"^kernels\.cuh:2: the parameter"):
         source_of('#include "kernels.cuh"\n', tmp_path / "mine.cu").plain  # noqa: B018
+
+
+def test_defaults_of_a_template_may_be_in_a_namespace():
+    text = f"namespace x {{ enum {{ SIZE = 8 }};\ntemplate <int TILE = 2 * SIZE>\n{KERNEL}}}\n"
+    assert source_of(text).plain.call == "x::mm<16>"
+    assert source_of(text, function="mm<4>").plain.call == "x::mm<4>"
 
 
 def test_global_may_be_in_a_macro():

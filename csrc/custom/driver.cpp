@@ -1,6 +1,6 @@
 /* Runs one kernel for a list of products, each access watched, and prints what is wrong.
  *
- *   driver SECONDS CASE...
+ *   driver SECONDS CASE...      a CASE may also be that of large.h
  *
  * A CASE is M,N,K, A by columns, B by columns, the shifts of A, B and C in floats, alpha, beta, and
  * the letter of its values (fill_special), and flags (Case). Each output line has fields separated
@@ -22,6 +22,9 @@
 #include <vector>
 
 #include "../core/variant.h"
+#ifdef SGEMM_WATCHED
+#include "large.h"
+#endif
 #include "watch.h"
 
 #ifdef SGEMM_COUNTED
@@ -298,6 +301,17 @@ int main(int count, char **arguments)
     atexit(tell_exit);
     const unsigned seconds = count > 1 ? static_cast<unsigned>(atoi(arguments[1])) : 0;
     for (int index = 2; index < count; ++index) {
+#ifdef SGEMM_WATCHED
+        if (strncmp(arguments[index], "large,", 6) == 0) {
+            printf("case\t%s\n", arguments[index]);
+            alarm(seconds);
+            if (!run_large(arguments[index], launch)) {
+                return 2;
+            }
+            alarm(0);
+            continue;
+        }
+#endif
         Case c;
         long long M, N, K;
         if (sscanf(arguments[index], "%lld,%lld,%lld,%d,%d,%d,%d,%d,%f,%f,%c,%d,%d,%d,%d", &M, &N,

@@ -22,6 +22,12 @@ void name_operand(const char *name, const Matrix &X, size_t bytes);
 #endif
 
 bool plain_pads = true;
+#ifdef SGEMM_WATCHED
+extern "C" bool plain_last_block;
+bool plain_last_block = false;
+#else
+constexpr bool plain_last_block = false;
+#endif
 
 namespace {
 
@@ -266,7 +272,8 @@ extern "C" Status plain_launch(const PlainFacts *facts, PlainStart *start, const
     status = status.code == STATUS_OK ? fill(B, where) : status;
     if (status.code == STATUS_OK && reads_C) {
         status = fill(C, where);
-    } else if (status.code == STATUS_OK && (facts->accumulates || facts->reads_C)) {
+    } else if (status.code == STATUS_OK && (facts->accumulates || facts->reads_C) &&
+               !plain_last_block) { /* then C is zero */
         status = clear(C.used, where);
     }
     if (status.code == STATUS_OK) {

@@ -108,6 +108,9 @@ template <class Type> static inline Type plain_argument(const PlainValue &value)
 #ifndef __CUDACC__
 
 #ifdef SGEMM_WATCHED
+/* Only the last block runs: see large.cpp. */
+extern "C" bool plain_last_block;
+
 /* Tells watch.cpp the dimensions of the next grid. */
 void watch_grid(const int64_t *grid);
 #endif
@@ -148,6 +151,11 @@ template <class... Types> static void plain_thread(const void *what)
     const auto x = static_cast<unsigned>(grid[0]), y = static_cast<unsigned>(grid[1]);
     plain_block_index = {blockIdx.x % x, blockIdx.x / x % y, blockIdx.x / x / y};
 #endif
+#ifdef SGEMM_WATCHED
+    if (plain_last_block) {
+        plain_block_index = {x - 1, y - 1, static_cast<unsigned>(grid[2]) - 1};
+    }
+#endif
     plain_grid_size = dim3(static_cast<unsigned>(grid[0]), static_cast<unsigned>(grid[1]),
                            static_cast<unsigned>(grid[2]));
     plain_block_size = dim3(static_cast<unsigned>(block[0]), static_cast<unsigned>(block[1]),
@@ -178,7 +186,10 @@ static Status plain_run(void (*kernel)(Types...), const PlainValue (&values)[siz
 #if defined(SGEMM_COUNTED) && !defined(SGEMM_WATCHED)
         const int64_t blocks = shape.grid[2];
 #else
-        const int64_t blocks = shape.grid[0] * shape.grid[1] * shape.grid[2];
+        int64_t blocks = shape.grid[0] * shape.grid[1] * shape.grid[2];
+#ifdef SGEMM_WATCHED
+        blocks = plain_last_block ? 1 : blocks;
+#endif
         if (blocks > INT32_MAX) {
             return status_error(STATUS_INVALID,
                                 "the grid has %lld blocks, more than the CPU "

@@ -415,7 +415,7 @@ void look_at_word(Array *array, uintptr_t address, unsigned bytes, bool store, b
 /* Whether it is an element of C that beta = 0 leaves undefined and no thread has written. */
 bool is_unset_C(const Array &array, uintptr_t address)
 {
-    return array.operand && !array.operand->readable &&
+    return array.operand && !array.operand->readable && !array.words.empty() &&
            array.words[(address - array.begin) / sizeof(float)].writer.thread == no_thread;
 }
 
@@ -438,6 +438,36 @@ void count_read(const Array &array, uintptr_t address)
         ++done.shared_reads;
         done.reads_ahead += done.new_inputs[thread] == 3;
         done.reads_in_flight += has_copies_on_their_way(thread);
+    }
+}
+
+/* Operands with more bytes have no record of each word. */
+constexpr size_t most_recorded = size_t{1} << 30;
+constexpr int64_t most_large_accesses = 4000000; /* then the block ends: it is too slow */
+LargeTouch large;
+int64_t large_accesses;
+
+bool is_large(const Array &array)
+{
+    return array.operand && array.operand->bytes > most_recorded;
+}
+
+void look_at_large(const Array &array, uintptr_t address, int bytes, bool store, uintptr_t place)
+{
+    const Matrix &X = array.operand->matrix;
+    const int which = array.operand == &operands[0] ? 0 : array.operand == &operands[1] ? 1 : 2;
+    const int64_t ld = X.col_stride == 1 ? X.row_stride : X.col_stride;
+    const auto offset = static_cast<int64_t>((address - reinterpret_cast<uintptr_t>(X.data)) / 4);
+    const int64_t line = offset / ld, first = offset % ld, last = first + (bytes - 1) / 4;
+    const int64_t row = X.col_stride == 1 ? line : last, col = X.col_stride == 1 ? last : line;
+    const bool last_row = row == X.rows - 1, last_col = col == X.cols - 1;
+    const bool there = which == 0 ? last_row : which == 1 ? last_col : last_row && last_col;
+    if (there && store == (which == 2)) {
+        large.there[which] = true;
+        large.place[which] = place;
+    }
+    if (++large_accesses > most_large_accesses) {
+        block_fail(status_error(STATUS_DEVICE, "the last block has too many accesses"));
     }
 }
 
@@ -492,6 +522,10 @@ void look(const void *pointer, int bytes, bool store, bool atomic, uintptr_t pla
              formatted("thread %d reads %s although beta is 0", thread_in_block(),
                        element_of(*array, address).c_str()));
     }
+    if (is_large(*array)) {
+        look_at_large(*array, address, bytes, store, place);
+        return;
+    }
     if (array->operand && array->operand->input) {
         for (uintptr_t word = address; word <= last; word += sizeof(float)) {
             array->read[(word - array->begin) / sizeof(float)] = true;
@@ -519,7 +553,7 @@ void add_array(const char *name, uintptr_t begin, size_t bytes, size_t behind,
                const WatchedOperand *operand, bool scratch = false)
 {
     const bool is_input = operand && operand->input;
-    const size_t words = bytes / sizeof(float) + 1;
+    const size_t words = operand && bytes > most_recorded ? 0 : bytes / sizeof(float) + 1;
     arrays.push_back({name, begin, begin + bytes, behind, scratch, false,
                       std::vector<Word>(is_input ? 0 : words),
                       std::vector<bool>(is_input ? words : 0), operand});
@@ -781,6 +815,16 @@ bool watch_fill_with_zeros(bool zeros)
     return true;
 }
 
+const LargeTouch &watch_large_touch()
+{
+    return large;
+}
+
+void watch_print_at(const char *kind, uintptr_t place, const char *array, const char *text)
+{
+    print_finding(kind, place, array, -1, no_thread, no_thread, text);
+}
+
 void watch_forget_suspects()
 {
     suspects.clear();
@@ -886,6 +930,8 @@ void watch_operands(const WatchedOperand (&now)[3])
     arrays.clear();
     suspects.clear();
     done = {};
+    large = {};
+    large_accesses = 0;
 }
 
 void watch_print_counts()

@@ -9,6 +9,7 @@
 #define SGEMM_OWN_KERNEL_WATCH_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "../core/sgemm.h"
 
@@ -38,6 +39,16 @@ bool watch_fill_with_zeros(bool zeros);
 
 /* Forgets the reads of memory that was never written. */
 void watch_forget_suspects();
+
+/* What the threads did in operands that are too large for a record of each word. */
+struct LargeTouch {
+    bool there[3];      /* reads of the last row of A and column of B, stores of the last of C */
+    uintptr_t place[3]; /* of these accesses */
+};
+const LargeTouch &watch_large_touch();
+
+/* Prints a finding at a place. */
+void watch_print_at(const char *kind, uintptr_t place, const char *array, const char *text);
 
 /* Why the processor refused an access. */
 struct FaultyAccess {

@@ -107,9 +107,9 @@ def count_build() -> Build:
 def watch_build() -> Build:
     """A program that runs the kernel and checks each access."""
     count = count_build()
-    kernel = (*count.kernel, "-fsanitize=bounds", "-fsanitize-coverage=trace-pc")
+    kernel = (*count.kernel, "-fwrapv", "-fsanitize=bounds", "-fsanitize-coverage=trace-pc")
     kernel = (*kernel, *_accepted("-ftrivial-auto-var-init=pattern"))
-    parts = (*_device(), "custom/watch.cpp", "custom/driver.cpp")
+    parts = (*_device(), "custom/watch.cpp", "custom/large.cpp", "custom/driver.cpp")
     return Build(
         "watch", kernel, ("-O2", "-DSGEMM_COUNTED=1", "-DSGEMM_WATCHED=1"), parts, True, ()
     )

@@ -10,7 +10,7 @@ from .diagnosis import Finding
 from .plain import Plain
 from .plain_text import masked
 
-_OF_LAUNCHES = {"does not compile", "launch failed", "divergent barrier", "deadlock"}
+_OF_LAUNCHES = {"overflow", "does not compile", "launch failed", "divergent barrier", "deadlock"}
 _SPEC_WORDS = re.compile(r"block_tile|threads|cluster|shared memory")
 
 

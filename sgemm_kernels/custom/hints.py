@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from . import plain_text
+from .expressions import constants_of
 
 _UNKNOWN = re.compile(
     r"'(?:\w+::)*(\w+)[^'\n]*' "
@@ -30,7 +31,8 @@ def compile_hint(text: str, file: str, left_out: Sequence[str], messages: str) -
     missing = missing_hint(file, left_out)
     if missing:
         return f"\n{missing}: it may declare {names[0]}"
-    if names[0].isupper():
+    known = constants_of(plain_text.masked(text), {})
+    if names[0].isupper() and names[0] not in known:
         return f"\n{defines_hint(names[0], file)}: no #define in the file sets it"
     return (
         f"\nIf {names[0]} is part of CUDA, the CPU device, which checks the kernel, lacks it: "

@@ -40,6 +40,7 @@ from .diagnosis import Diagnosis, Finding
 from .exchanged import exchange_hint
 from .failures import finding_of, placed, with_hint
 from .nvrtc import BeyondNvrtcError
+from .overflow import overflow
 from .plain import Plain
 
 __all__ = ["CompileError", "Kernel", "NoCompilerError"]
@@ -249,6 +250,7 @@ class Kernel:
             if not any(not finding.harmless for finding in findings):
                 program, _ = compiler.library(self._source, watch_build())
                 findings += sanitize.elsewhere(program, self._source, seconds)
+                findings += overflow(program, self._source, seconds)
                 compiler.library(self._source, count_build())  # outside the limit of `seconds`
                 findings += self.child.call(sanitize.slow_accesses, self, tile, seconds)
         except OutOfMemoryError:

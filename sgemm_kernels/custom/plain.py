@@ -196,6 +196,7 @@ def analysed(
         if launch.accumulates is None
         else launch.accumulates
     )
+    arguments = _outside(function, arguments, known)
     plain = Plain(
         function,
         f"{function.name}<{', '.join(arguments)}>" if arguments else function.name,
@@ -315,6 +316,18 @@ def _template_values(
         if not built.sizes:
             values[name] = built.at(1, 1, 1)
     return values
+
+
+def _outside(function: Function, arguments: Sequence[str], values: Mapping[str, int]) -> list[str]:
+    """The template's arguments with the values of its defaults, whose names may be in a
+    namespace."""
+    parts = [part.partition("=") for part in split_at_commas(function.template)]
+    found = []
+    for (declared, _, default), given in zip(parts, arguments, strict=False):
+        name = declared.split()[-1]
+        is_default = name in values and given == default.strip()
+        found.append(str(values[name]) if is_default else given)
+    return found
 
 
 def _template_types(function: Function, arguments: Sequence[str]) -> dict[str, str]:

@@ -72,7 +72,7 @@ def parameters_of(
 ) -> list[Parameter]:
     """The parameters and what they get. ``aliases`` has the types that other names mean."""
     place = f"{function.file or file}:{function.line}: "
-    parts = [part.strip() for part in split_at_commas(function.parameters) if part.strip()]
+    parts = _parts(function.parameters)
     spare = sum("*" in part or "[" in part for part in parts) > 3
     mapping = {name: None if value in _NULL else value for name, value in mapping.items()}
     declared = [_declared(part, place, mapping, aliases, spare) for part in parts if part != "void"]
@@ -124,6 +124,17 @@ def parameters_of(
             "products of any size: make M, N and K parameters, or name them in arguments="
         )
     return parameters
+
+
+def _parts(parameters: str) -> list[str]:
+    """The declarations of parameters: a comma may also be in a template's arguments."""
+    parts: list[str] = []
+    for part in split_at_commas(parameters):
+        if parts and parts[-1].count("<") > parts[-1].count(">"):
+            parts[-1] += f",{part}"
+        else:
+            parts.append(part)
+    return [part.strip() for part in parts if part.strip()]
 
 
 def _unrecognised(place: str, name: str, kind: str, role: str | None = None) -> ValueError:

@@ -8,7 +8,7 @@ import re
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ _CAUSES = (
     "scratch memory",
     "endless",
     "never set",
+    "overflow",
     "launch failed",
     "ended its process",
     "wrong values",
@@ -200,6 +201,13 @@ def watch_these(program: Path, cases: list[Case], source: Source, seconds: float
     return _watch(program, cases, arguments, source.file, seconds)[1]
 
 
+def watch_arguments(
+    program: Path, arguments: list[str], when: str, file: str, seconds: float
+) -> list[Finding]:
+    """The findings for other arguments of the program, which are products of these sizes."""
+    return _watch(program, [when] * len(arguments), arguments, file, seconds)[1]
+
+
 def watch_cases(
     program: Path, cases: list[Case], plain: Plain | None, file: str, seconds: float
 ) -> tuple[list[ProductCounts | None], list[Finding]]:
@@ -252,7 +260,11 @@ def elsewhere(program: Path, source: Source, seconds: float) -> list[Finding]:
 
 
 def _watch(
-    program: Path, cases: list[Case], arguments: list[str], file: str, seconds: float
+    program: Path,
+    cases: Sequence[Case | str],
+    arguments: list[str],
+    file: str,
+    seconds: float,
 ) -> tuple[list[ProductCounts | None], list[Finding]]:
     process = subprocess.Popen(
         [str(program), str(max(round(seconds), 1)), *arguments],
@@ -284,7 +296,8 @@ def _watch(
                         process.kill()
                         enough = True
                         break
-                    when = f"at {cases[len(counts)].text}"
+                    case = cases[len(counts)]
+                    when = f"at {case if isinstance(case, str) else case.text}"
                     counts.append(None)
                     watchdog.restart()
                 elif record[1] == "counted":
