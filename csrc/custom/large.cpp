@@ -117,8 +117,8 @@ bool run_large(const char *text, Status (*launch)(const Sgemm &problem))
         touched = touched && large.touch.there[operand];
         if (expected && done && !large.touch.there[operand]) {
             char words[120];
-            snprintf(words, sizeof words, "in small products the last block %s, and here it does not",
-                     what[operand]);
+            snprintf(words, sizeof words,
+                     "in small products the last block %s, and here it does not", what[operand]);
             watch_print_at("out of bounds", outcomes[1].touch.place[operand], names[operand],
                            words);
             return true;
