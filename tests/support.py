@@ -9,12 +9,13 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+from _pytest.mark import ParameterSet
 from numpy.typing import NDArray
 
 import sgemm_kernels
@@ -33,6 +34,14 @@ MULTIPROCESSORS = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
 
 MARGIN = 64  # bytes on either side of a placed matrix
 FILLER = 0xFF  # four make a NaN, so a read outside the matrix shows in the result
+
+
+def sampled(values: Iterable[object], quick: Container[object]) -> list[ParameterSet]:
+    """Parameters of a test. Those that are not quick are thorough tests."""
+    return [
+        pytest.param(value, marks=() if value in quick else pytest.mark.thorough)
+        for value in values
+    ]
 
 
 def uniform(rng: np.random.Generator, *shape: int) -> Float32:

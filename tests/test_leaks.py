@@ -61,6 +61,7 @@ def test_nothing_is_left_behind(rung, device, rng):
         if grown < most_calls // 10 * out.nbytes // 2:
             break
     assert [sys.getrefcount(array) for array in kept] == counts
-    # A leak of one object a call, or of one result in ten calls, would far exceed these limits.
-    assert sys.getallocatedblocks() - blocks < most_calls // 10
+    # A leak of one object a call, or of one result in ten calls, would exceed these limits. The
+    # interpreter's own caches grow by some dozens.
+    assert sys.getallocatedblocks() - blocks < max(100, most_calls // 10)
     assert grown < most_calls // 10 * out.nbytes // 2

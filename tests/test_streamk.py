@@ -98,8 +98,16 @@ ARRIVES = "if (threadIdx.x == 0) {\n        const unsigned others ="
 @pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize(
     ("old", "new"),
-    [(BEFORE, ""), (AFTER, ""), (f"__syncthreads();\n    {ARRIVES}", ARRIVES)],
-    ids=["no fence before the arrival", "no fence after it", "no barrier before the fence"],
+    [
+        pytest.param(BEFORE, "", id="no fence before the arrival", marks=pytest.mark.thorough),
+        pytest.param(AFTER, "", id="no fence after it"),
+        pytest.param(
+            f"__syncthreads();\n    {ARRIVES}",
+            ARRIVES,
+            id="no barrier before the fence",
+            marks=pytest.mark.thorough,
+        ),
+    ],
 )
 def test_sanitize_finds_missing_synchronization_between_blocks(old, new):
     text = sk.source("streamk")

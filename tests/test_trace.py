@@ -30,13 +30,16 @@ from sgemm_kernels import (
 from sgemm_kernels.explaining.accesses import Access
 from sgemm_kernels.explaining.trace_picture import alike
 
-from .support import SPLIT_FP16, printed_by, uniform
+from .support import SPLIT_FP16, printed_by, sampled, uniform
 
 ROOT = Path(__file__).parent.parent
 KERNELS = [variant for variant in variants() if variant.file is not None]
 ASYNCHRONOUS = ("async", "raster", "splitk", "streamk", "tma")
 """The rungs that use async's multiply_tiles."""
-BY_NAME = pytest.mark.parametrize("kernel", KERNELS, ids=[kernel.name for kernel in KERNELS])
+NAMES = [kernel.name for kernel in KERNELS]
+BY_NAME = pytest.mark.parametrize("kernel", KERNELS, ids=NAMES)
+PICTURED = ("naive", "vec4", "async", "fused")
+"""The rungs whose pictures are drawn in every run of the tests."""
 
 
 def requested_bytes(traced: Trace, operand: str, kind: str) -> int:
@@ -586,8 +589,10 @@ def test_it_prints_a_table():
     assert "load A (global)" in html
 
 
-@BY_NAME
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize(
+    "kernel", sampled(KERNELS, [k for k in KERNELS if k.name in PICTURED]), ids=NAMES
+)
 def test_the_picture_has_a_panel_for_each_access(kernel, dark):
     traced = trace(kernel.name, 4096, 4096, 32)
     picture = traced.plot(dark=dark)
