@@ -67,6 +67,13 @@ def test_each_kernel_of_a_plan(monkeypatch, rng, kernel, multiprocessors, count,
             result, launched = launched_by("simt", a, b, C=C, **factors)
             assert launched == {kernel}, (of_A, of_B)
             assert expected.worst_share(result) <= 1, (of_A, of_B, factors)
+            # Aligned rows, and space behind each row and each matrix that must not change.
+            memory = np.full((*batch, M + 1, (N // 4 + 2) * 4), 7, np.float32)
+            out = memory[..., :M, :N]
+            run("simt", a, b, C=C, **factors, out=out, device="cpu")
+            assert expected.worst_share(out) <= 1, (of_A, of_B, factors)
+            out[...] = 7
+            assert (memory == 7).all(), (of_A, of_B, factors)
 
 
 @pytest.mark.parametrize(
