@@ -94,6 +94,18 @@ def test_the_product_after_a_longjmp_out_of_one(tmp_path, capsys):
     assert output(program) == "32 signals, 0 wrong\n"
 
 
+def test_products_at_the_limit_of_threads(tmp_path, capsys):
+    """They run in fewer threads, or in the calling one."""
+    program = tmp_path / "program"
+    flags = [*config(capsys, "--cflags", "--libs"), "-rdynamic", "-pthread", "-ldl"]
+    output(CC, NATIVE / "no_threads.c", *flags, "-o", program)
+    lines = output(program, env={**os.environ, "SGEMM_KERNELS_THREADS": "4"}).splitlines()
+    on_cpu = [each.name for each in variants() if each.name != _core._REFERENCE]
+    assert [line for line in lines if line.endswith(": 0 wrong")] == [
+        f"{name}: 0 wrong" for name in on_cpu
+    ]
+
+
 def test_signals_without_a_handler_still_end_a_product(tmp_path, capsys):
     """The product would take hours."""
     source, program = tmp_path / "long.c", tmp_path / "long"
