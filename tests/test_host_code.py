@@ -9,6 +9,7 @@ from sgemm_kernels.custom import for_gpu
 from sgemm_kernels.custom.compiler import Source
 from sgemm_kernels.custom.host_code import HostUse, host_uses
 from sgemm_kernels.custom.launch_bounds import with_bounds
+from sgemm_kernels.custom.reachable import only_for
 
 KERNEL = """\
 __global__ void mm(const float *A, const float *B, float *C, int M, int N, int K)
@@ -200,6 +201,13 @@ def test_the_line_is_in_the_file_that_has_it(tmp_path):
     assert host_uses(source.whole(), "mine.cu") == [HostUse("mine.cu", line, text)]
 
 
+def test_host_code_in_another_kernel_is_no_mistake():
+    other = KERNEL.replace(" mm(", " other(") % "C[row] = table[row];"
+    text = "float table[4];\n" + other + KERNEL % "C[row] = 0;"
+    assert host_uses(only_for(text, "mm"), "mine.cu") == []
+    assert len(host_uses(only_for(text, "other"), "mine.cu")) == 1
+
+
 def test_sanitize_reports_host_code(own_cache):
     text = sk.source("naive").replace("namespace {", "namespace {\nfloat table[2] = {1, 2};", 1)
     text = text.replace("store(p, row, col, sum)", "store(p, row, col, sum * table[0])")
@@ -244,6 +252,13 @@ def test_a_block_above_the_launch_bounds_is_refused(own_cache):
     rung = sk.source("naive").replace("__launch_bounds__(BM *BN)", "__launch_bounds__(BM)")
     (finding, *_) = sk.kernel(rung, name="mine").check(device="cpu").findings
     assert "__launch_bounds__(BM)" in rung.splitlines()[finding.line - 1]
+
+
+def test_launch_bounds_may_be_in_a_macro():
+    kernel = KERNEL.replace("__global__ void mm", "ENTRY LIMIT mm") % "C[row] = 0;"
+    text = f"#define ENTRY __global__ void\n#define LIMIT __launch_bounds__(64, 2)\n{kernel}"
+    lines = with_bounds(text).splitlines()
+    assert lines[3] == "{ ::grid_check_bounds(static_cast<int>(64), 3);"
 
 
 def test_the_check_of_launch_bounds_leaves_the_lines():

@@ -11,6 +11,7 @@ from .expressions import constants_of
 from .host_code import host_uses
 from .nvrtc import BeyondNvrtcError, compile_log
 from .plain import static_bytes
+from .reachable import only_for
 
 _CAPABILITY = 90
 _FUNCTION = re.compile(
@@ -28,7 +29,8 @@ def findings(own: Any) -> list[Finding]:
     """Runs in a child process. Finds host code in device code, what NVRTC refuses, and register
     spills of each kernel. The last two need NVRTC, and that it has all headers."""
     source: Source = own.made_of
-    uses = host_uses(source.whole(), source.file)
+    text, plain = source.whole(), source.plain
+    uses = host_uses(text if plain is None else only_for(text, plain.call), source.file)
     if uses:
         return [Finding("does not compile", use.text, use.file, use.line) for use in uses]
     try:

@@ -14,16 +14,23 @@ def with_bounds(text: str) -> str:
     The compiler computes the bound, since it may depend on the arguments of a template. The lines
     stay the same.
     """
-    code = plain_text.code_of(text)
+    macros = {
+        name: means
+        for name, means in plain_text.macros_of(text).items()
+        if re.search(r"__(?:global|launch_bounds)__", means)
+    }
     parts, end = [], 0
-    for each in plain_text.declarations(code):
-        bounds = _BOUNDS.search(each.head)
-        if not each.is_function or bounds is None or "__global__" not in each.head:
+    for each in plain_text.declarations(plain_text.code_of(text)):
+        head = re.sub(r"\w+", lambda word: macros.get(word[0], word[0]), each.head)
+        bounds = _BOUNDS.search(head)
+        if not each.is_function or bounds is None or "__global__" not in head:
             continue
-        closes = plain_text.after(each.head, bounds.end() - 1, "(", ")") - 1
-        most = " ".join(split_at_commas(each.head[bounds.end() : closes])[0].split())
+        closes = plain_text.after(head, bounds.end() - 1, "(", ")") - 1
+        most = " ".join(split_at_commas(head[bounds.end() : closes])[0].split())
         begin = each.begin + len(each.head) + 1
-        line = plain_text.line_of(text, each.begin + bounds.start())
+        written = _BOUNDS.search(each.head)
+        place = written.start() if written else len(each.head.rstrip())
+        line = plain_text.line_of(text, each.begin + place)
         parts += [text[end:begin], f" ::grid_check_bounds(static_cast<int>({most}), {line});"]
         end = begin
     return "".join([*parts, text[end:]])
