@@ -163,7 +163,7 @@ def test_global_may_be_in_a_macro():
 
 
 def test_a_missing_file_and_a_macro_without_a_value_are_named():
-    text = '#include "tile.cuh"\n#include <cuda_runtime.h>\n#include <vector>\n' + KERNEL
+    text = '#include "tile.cuh"\n#include "cuda_runtime.h"\n#include <vector>\n' + KERNEL
     missing = r'mine\.cu includes "tile\.cuh", which is not found here'
     with pytest.raises(ValueError, match=rf"SIZE is neither .*; {missing}$"):
         source_of(text, grid="N/SIZE").texts("c++")
@@ -173,6 +173,8 @@ def test_a_missing_file_and_a_macro_without_a_value_are_named():
     said = "mine.cu:6:12: error: 'TILE' was not declared in this scope"
     left_out = source_of(text).left_out
     assert left_out == ['"tile.cuh"']
+    more = '#include "a/b.cu"\n#include <c.hpp>\n#include <stdio.h>\n#include "helper_cuda.h"\n'
+    assert hints.left_out(more, {"d.h"}) == ['"a/b.cu"', "<c.hpp>"]
     assert re.search(missing, hints.compile_hint(text, "mine.cu", left_out, said))
     empty = f"#define TILE\n#define GUARD_H\n{KERNEL}"
     assert hints.empty_macros(empty) == ["TILE"]

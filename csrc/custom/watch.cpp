@@ -509,6 +509,9 @@ void look(const void *pointer, int bytes, bool store, bool atomic, uintptr_t pla
             tell("out of bounds", place, array->name,
                  formatted("thread %d %s %s, and %s", thread_in_block(), does,
                            element_of(*array, word).c_str(), size.c_str()));
+            if (operand && operand->bytes > most_recorded) {
+                block_fail(status_error(STATUS_DEVICE, "an index overflows"));
+            }
             return;
         }
     }

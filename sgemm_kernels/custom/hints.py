@@ -14,7 +14,7 @@ _UNKNOWN = re.compile(
 )
 _STANDARD = re.compile(
     r"(?:cuda|cublas|curand|cooperative_groups|mma\b|nv|device_|sm_|vector_|math|std|string|limits|"
-    r"float|assert|time|sys/|unistd|errno|ctype|builtin_types|helper_)[\w./]*|[\w./]*[^.h]|c\w+"
+    r"float|assert|time|sys/|unistd|errno|ctype|builtin_types|helper_)[\w./]*|[\w/]+"
 )
 
 
@@ -73,8 +73,9 @@ def left_out(text: str, found: Collection[str]) -> list[str]:
     names = [
         f'"{own}"' if own else f"<{system}>"
         for own, system in quoted
-        if (own and own.rpartition("/")[2] not in found and own not in plain_text.PACKAGE_HEADERS)
-        or (system and not _STANDARD.fullmatch(system))
+        if not _STANDARD.fullmatch(own or system)
+        and own not in plain_text.PACKAGE_HEADERS
+        and own.rpartition("/")[2] not in found
     ]
     return list(dict.fromkeys(names))
 

@@ -50,7 +50,8 @@ def _large_sizes(plain: Plain) -> Iterator[tuple[int, int, int]]:
     """Sizes with operands of more than 2^31 elements, each of which a grid has blocks for."""
     BM, BN, BK = plain.tile
     if plain.square:
-        yield from (plain.fitting(side, side, side) for side in _SQUARES)
+        sides = (_up(side, math.lcm(BM, BN, plain.multiple_of[0])) for side in _SQUARES)
+        yield from ((side, side, side) for side in sides if _has_blocks(plain, (side, side, side)))
         return
     M, N, K = plain.fitting(4 * BM, 4 * BN, 2 * BK)
     rows, cols = (_step(tile, of) for tile, of in zip((BM, BN), plain.multiple_of, strict=False))
@@ -73,8 +74,12 @@ def _up(size: int, of: int) -> int:
 
 
 def _has_blocks(plain: Plain, sizes: tuple[int, int, int]) -> bool:
+    """Whether a GPU has such a grid, which has a block for each tile."""
+    small = _small_sizes(plain, sizes[2])[0]
     x, y, z = [*(part.at(*sizes) for part in plain.grid), 1, 1][:3]
-    return 1 <= x < 1 << 31 and 1 <= y <= _MOST_BLOCKS and 1 <= z <= _MOST_BLOCKS
+    few = math.prod(part.at(*small) for part in plain.grid)
+    for_each = x * y * z * small[0] * small[1] == few * sizes[0] * sizes[1]
+    return for_each and 1 <= x < 1 << 31 and 1 <= y <= _MOST_BLOCKS and 1 <= z <= _MOST_BLOCKS
 
 
 def _small_sizes(plain: Plain, K: int) -> list[tuple[int, int, int]]:
