@@ -88,7 +88,7 @@ def _judged(workspace: Workspace, level: Level) -> bool:
     progress = workspace.pass_level(level) if verdict.passed else workspace.progress()
     show(Judgement(verdict, progress))
     show(f"\n{progress.text}  [{progress.bar(level if not verdict.passed else None)}]")
-    if verdict.passed and default_device().kind != "cpu":
+    if verdict.passed and default_device().kind != "cpu" and not level.sizes.integers:
         show(f"Its time on your GPU: {trial(path, level, verdict.similar)}")
     if not verdict.passed:
         show(f"Edit {path}. For help: {_command(workspace, level, 'hint')}")
@@ -105,13 +105,13 @@ def _introduce(workspace: Workspace, level: Level) -> None:
 
 
 def trial(path: Path, level: Level, similar: str) -> str:
-    """The command that checks a learner's kernel and times it beside the ladder's."""
+    """The command that times a learner's kernel beside the ladder's."""
     words = [program(), "try", str(path), "--grid", level.grid, "--block", level.block]
     if level.shared:
         words += ["--shared", str(level.shared)]
     words += ["--tile", f"({', '.join(map(str, level.tile))})"]
     words += ["--multiple-of", str(level.sizes.multiple_of)]
-    return shlex.join([*words, "--check", "--bench", "4096", "--against", similar])
+    return shlex.join([*words, "--bench", "4096", "--against", similar])
 
 
 def _command(workspace: Workspace, level: Level, action: str = "") -> str:

@@ -36,7 +36,7 @@ def compile_hint(text: str, file: str, left_out: Sequence[str], messages: str) -
         return f"\n{defines_hint(names[0], file)}: no #define in the file sets it"
     return (
         f"\nIf {names[0]} is part of CUDA, the CPU device, which checks the kernel, lacks it: "
-        "docs/use/custom_kernels.md lists what it has"
+        "the documentation of custom kernels lists what it has"
     )
 
 

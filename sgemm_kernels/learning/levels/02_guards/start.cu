@@ -1,8 +1,8 @@
 __global__ void sgemm(int M, int N, int K, float alpha, const float *A, const float *B, float beta,
                       float *C)
 {
-    int row = blockIdx.y * blockDim.y + threadIdx.y;
-    int col = blockIdx.x * blockDim.x + threadIdx.x;
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    int col = blockIdx.y * blockDim.y + threadIdx.y;
 
     // TODO: the last blocks have threads outside C.
     float sum = 0.0f;

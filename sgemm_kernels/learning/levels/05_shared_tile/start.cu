@@ -7,11 +7,11 @@ __global__ void sgemm(int M, int N, int K, float alpha, const float *A, const fl
 
     float sum = 0.0f;
     for (int k0 = 0; k0 < K; k0 += 16) {
-        // TODO: load a tile of A to As and a tile of B to Bs, one element per thread. Where a
-        // tile reaches beyond A or B (also beyond K), store 0.
+        // TODO: load a tile of A to As and a tile of B to Bs, one element per thread. Store 0 for
+        // rows beyond A and columns beyond B.
 
         // TODO: read As[ty][k] and Bs[k][tx] here instead of global memory.
-        for (int k = k0; k < k0 + 16 && k < K; ++k) {
+        for (int k = k0; k < k0 + 16; ++k) {
             sum += row < M && col < N ? A[row * K + k] * B[k * N + col] : 0.0f;
         }
     }

@@ -3,12 +3,12 @@ __global__ void sgemm(int M, int N, int K, float alpha, const float *A, const fl
 {
     __shared__ float As[16][16], Bs[16][16];
     int tx = threadIdx.x, ty = threadIdx.y;
-    int row = blockIdx.y * 16 + ty, col = blockIdx.x * 16 + tx;
+    int row = blockIdx.x * 16 + ty, col = blockIdx.y * 16 + tx;
 
     float sum = 0.0f;
     for (int k0 = 0; k0 < K; k0 += 16) {
-        As[ty][tx] = row < M && k0 + tx < K ? A[row * K + k0 + tx] : 0.0f;
-        Bs[ty][tx] = k0 + ty < K && col < N ? B[(k0 + ty) * N + col] : 0.0f;
+        As[ty][tx] = row < M ? A[row * K + k0 + tx] : 0.0f;
+        Bs[ty][tx] = col < N ? B[(k0 + ty) * N + col] : 0.0f;
         __syncthreads();
         for (int k = 0; k < 16; ++k) {
             sum += As[ty][k] * Bs[k][tx];

@@ -3,7 +3,7 @@ __global__ void sgemm(int M, int N, int K, float alpha, const float *A, const fl
 {
     __shared__ float As[32][33], Bs[32][32]; // the 33rd column is never used
     int tx = threadIdx.x, ty = threadIdx.y;
-    int row0 = blockIdx.y * 32, col = blockIdx.x * 32 + tx;
+    int row0 = blockIdx.x * 32, col = blockIdx.y * 32 + tx;
 
     float sum[4] = {};
     for (int k0 = 0; k0 < K; k0 += 32) {

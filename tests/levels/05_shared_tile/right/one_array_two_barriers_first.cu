@@ -7,8 +7,8 @@ __global__ void sgemm(int M, int N, int K, float alpha, const float *A, const fl
 
     float sum = 0.0f;
     for (int k0 = 0; k0 < K; k0 += 16) {
-        const float a = row < M && k0 + tx < K ? A[row * K + k0 + tx] : 0.0f;
-        const float b = k0 + ty < K && col < N ? B[(k0 + ty) * N + col] : 0.0f;
+        const float a = row < M ? A[row * K + k0 + tx] : 0.0f;
+        const float b = col < N ? B[(k0 + ty) * N + col] : 0.0f;
         __syncthreads(); // all threads have read the tiles before
         As[ty * 16 + tx] = a;
         Bs[ty * 16 + tx] = b;

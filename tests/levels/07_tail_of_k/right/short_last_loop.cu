@@ -1,12 +1,12 @@
 __global__ void sgemm(int M, int N, int K, float alpha, const float *A, const float *B, float beta,
                       float *C)
 {
-    __shared__ float As[16][16], Bs[16][16];
+    __shared__ float As[32][32], Bs[32][32];
     int tx = threadIdx.x, ty = threadIdx.y;
-    int row = blockIdx.y * 16 + ty, col = blockIdx.x * 16 + tx;
+    int row = blockIdx.y * 32 + ty, col = blockIdx.x * 32 + tx;
 
     float sum = 0.0f;
-    for (int k0 = 0; k0 < K; k0 += 16) {
+    for (int k0 = 0; k0 < K; k0 += 32) {
         if (k0 + tx < K) {
             As[ty][tx] = A[row * K + k0 + tx];
         }
@@ -14,7 +14,7 @@ __global__ void sgemm(int M, int N, int K, float alpha, const float *A, const fl
             Bs[ty][tx] = B[(k0 + ty) * N + col];
         }
         __syncthreads();
-        for (int k = 0; k < 16 && k0 + k < K; ++k) {
+        for (int k = 0; k < 32 && k0 + k < K; ++k) {
             sum += As[ty][k] * Bs[k][tx];
         }
         __syncthreads();

@@ -3,7 +3,7 @@ __global__ void sgemm(int M, int N, int K, float alpha, const float *A, const fl
 {
     __shared__ float As[64][16], Bs[16][64];
     int tx = threadIdx.x, ty = threadIdx.y, thread = ty * 16 + tx;
-    int row0 = blockIdx.y * 64, col0 = blockIdx.x * 64;
+    int row0 = blockIdx.x * 64, col0 = blockIdx.y * 64;
 
     float sum[4][4] = {};
     for (int k0 = 0; k0 < K; k0 += 16) {

@@ -4,7 +4,7 @@ __global__ void sgemm(int M, int N, int K, float alpha, const float *A, const fl
     __shared__ float As[32][32],
         Bs[32][32]; // As is not transposed: the reads of a warp are one word
     int tx = threadIdx.x, ty = threadIdx.y;
-    int row0 = blockIdx.y * 32, col = blockIdx.x * 32 + tx;
+    int row0 = blockIdx.x * 32, col = blockIdx.y * 32 + tx;
 
     float sum[4] = {};
     for (int k0 = 0; k0 < K; k0 += 32) {
