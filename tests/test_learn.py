@@ -106,13 +106,9 @@ def test_a_solution_does_not_pass_the_next_level(level, child):
 
 @pytest.mark.thorough
 @LEVELS
-def test_a_file_passes_no_later_level(level, child):
-    texts = [path.read_text(encoding="utf-8") for path in RIGHT if level_at(path) == level]
-    for text in (level.solution, *texts):
-        passed = [
-            later.folder for later in levels()[level.number :] if judged_in(later, text, child)
-        ]
-        assert passed == []
+def test_a_solution_passes_no_later_level(level, child):
+    later = levels()[level.number :]
+    assert [each.folder for each in later if judged_in(each, level.solution, child)] == []
 
 
 @pytest.mark.parametrize(
@@ -140,8 +136,10 @@ def test_the_last_level_credits_what_the_learner_wrote():
 @pytest.mark.thorough
 @pytest.mark.parametrize("path", RIGHT, ids=named)
 def test_another_right_solution_passes(path, child):
-    verdict = judge(level_at(path), path.read_text(encoding="utf-8"), child=child)
+    level, text = level_at(path), path.read_text(encoding="utf-8")
+    verdict = judge(level, text, child=child)
     assert verdict.passed, Judgement(verdict, Progress())
+    assert not any(judged_in(each, text, child) for each in levels()[level.number :][:1])
 
 
 @pytest.mark.parametrize(("folder", "entry"), WRONG)
@@ -459,6 +457,14 @@ def test_watch_judges_at_each_save(folder, monkeypatch):
     assert status == 0
     assert "Waiting for" in said
     assert "PASSED. Level 1" in said
+
+
+def test_watch_that_is_stopped_has_not_passed(folder, monkeypatch):
+    def stop(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sgemm_kernels.cli.learn.time", SimpleNamespace(sleep=stop))
+    assert run("learn", "--watch", "--level", 1, "--folder", folder)[0] == 1
 
 
 # ------------------------------------------------------------------ grading

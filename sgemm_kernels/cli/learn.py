@@ -138,7 +138,7 @@ def _watch(workspace: Workspace, chosen: Level | None) -> int:
             while _saved(path) in (before, None):
                 time.sleep(_LOOK_S)
     except KeyboardInterrupt:
-        pass
+        return WRONG_STATUS  # it waits only for a level that is not passed
     return 0
 
 
