@@ -757,22 +757,35 @@ def test_nothing_is_written_to_a_file_of_the_program(tmp_path, setting, opened):
     assert not opened or (tmp_path / "data").read_bytes() == b""
 
 
-def test_a_relative_path_of_the_library_and_another_folder(tmp_path):
-    code = "os.chdir('/'); A = uniform(30, 30); A @ A[::-1]"
-    environment = {f"{VARIABLES}DEVICE": "cpu", f"{VARIABLES}LOG": "stats"}
-    for blas in (os.path.relpath(BLAS, tmp_path), "link.so"):
-        if blas == "link.so":
-            (tmp_path / blas).symlink_to(BLAS)
-            blas = "./link.so"
-        done = subprocess.run(
-            [sys.executable, "-c", PRELUDE + code],
-            cwd=tmp_path,
-            env={**os.environ, **environment, "LD_PRELOAD": blas},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert counts(done) == [1, 0]
+@pytest.mark.parametrize("linked", [False, True])
+def test_relative_paths_and_a_program_that_changes_its_folder(blas, tmp_path, linked):
+    (tmp_path / "link.so").symlink_to(BLAS)
+    settings = {"DEVICE": "cpu", "LOG": "stats", "LOGFILE": "log", "MIN": "30000"}
+    settings["LIBRARY"] = os.path.relpath(blas("plain"), tmp_path)
+    code = f"""
+        os.chdir("/")
+        A = uniform(30, 30)
+        A @ A[::-1]
+        X, one, n = ctypes.c_void_p(A.ctypes.data), ctypes.byref(ctypes.c_float(1)), (
+            ctypes.byref(ctypes.c_int(3)))
+        ctypes.CDLL(None).sgemm_(b"N", b"N", n, n, n, one, X, n, X, n, one, X, n)
+        print({Path(blas("plain")).name!r} in open("/proc/self/maps").read())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", PRELUDE + textwrap.dedent(code)],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            **{f"{VARIABLES}{name}": value for name, value in settings.items()},
+            "LD_PRELOAD": "./link.so" if linked else os.path.relpath(BLAS, tmp_path),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+    done.stderr = (tmp_path / "log").read_text()
+    assert counts(done) == [1, 1]
 
 
 @pytest.mark.skipif(not WITHOUT_GPUS, reason="this build can use a GPU")

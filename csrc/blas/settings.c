@@ -1,12 +1,17 @@
-#define _GNU_SOURCE /* sigset_t */
+#define _GNU_SOURCE /* asprintf, sigset_t */
 #include "settings.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "say.h"
 #include "signals.h"
+
+static const char LIBRARY[] = "SGEMM_KERNELS_BLAS_LIBRARY",
+                  LOGFILE[] = "SGEMM_KERNELS_BLAS_LOGFILE";
 
 static Settings known;
 
@@ -27,17 +32,36 @@ static bool read_flops(const char *text, double *flops)
     return valid;
 }
 
+static char *folder_at_begin;
+
+__attribute__((constructor)) static void note_folder(void)
+{
+    folder_at_begin = value_of(LIBRARY) || value_of(LOGFILE) ? getcwd(NULL, 0) : NULL;
+}
+
+/* A relative path as an absolute one: the program can have changed to another folder. */
+static const char *from_begin(const char *path)
+{
+    char *whole;
+    return path && *path != '/' && folder_at_begin &&
+                   asprintf(&whole, "%s/%s", folder_at_begin, path) > 0
+               ? whole
+               : path;
+}
+
 static void read_all(void)
 {
     const char *const variant = value_of("SGEMM_KERNELS_BLAS_VARIANT");
     const char *const min = value_of("SGEMM_KERNELS_BLAS_MIN");
     const char *const log = value_of("SGEMM_KERNELS_BLAS_LOG");
+    const char *const library = value_of(LIBRARY);
     known.variant = variant ? variant : "auto";
     known.device = value_of("SGEMM_KERNELS_BLAS_DEVICE");
     known.on_cpu = known.device && strcmp(known.device, "cpu") == 0;
     known.has_min = min && read_flops(min, &known.min);
-    known.library = value_of("SGEMM_KERNELS_BLAS_LIBRARY");
-    known.logfile = value_of("SGEMM_KERNELS_BLAS_LOGFILE");
+    /* The loader searches for a library without a slash in its folders. */
+    known.library = library && strchr(library, '/') ? from_begin(library) : library;
+    known.logfile = from_begin(value_of(LOGFILE));
     known.log = !log                        ? LOG_NOTHING
                 : strcmp(log, "stats") == 0 ? LOG_STATS
                 : strcmp(log, "calls") == 0 ? LOG_CALLS
