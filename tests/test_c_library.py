@@ -88,9 +88,10 @@ def test_fortran_sections_are_used_in_place(tmp_path, capsys):
     assert "with vector subscripts at (1) is incompatible" in refused.stderr
 
 
-def test_the_product_after_a_longjmp_out_of_one(tmp_path, capsys):
+def test_the_product_after_a_longjmp_or_a_cancel_out_of_one(tmp_path, capsys):
     program = tmp_path / "leaving"
-    output(CC, NATIVE / "leaving.c", *config(capsys, "--cflags", "--libs"), "-o", program)
+    flags = [*config(capsys, "--cflags", "--libs"), "-pthread"]
+    output(CC, NATIVE / "leaving.c", *flags, "-o", program)
     assert output(program) == "32 signals, 0 wrong\n"
 
 

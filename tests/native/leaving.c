@@ -1,9 +1,13 @@
-/* Leaves products by longjmp from the handlers of timers. The next product must be right. */
+/* Leaves products by longjmp from the handlers of timers, and by pthread_cancel. The next product
+ * must be right. */
+#define _GNU_SOURCE
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include "sgemm_kernels.h"
 
@@ -39,11 +43,34 @@ static int wrong_elements(int n)
     return wrong;
 }
 
+static void *multiply_forever(void *size)
+{
+    for (;;) {
+        multiply(*(const int *)size);
+        pthread_testcancel();
+    }
+    return NULL;
+}
+
+static int wrong_after_cancels(int *sizes)
+{
+    int wrong = 0;
+    for (int round = 0; round < ROUNDS; ++round) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, multiply_forever, &sizes[round % 2]);
+        usleep((useconds_t)(1000 * round));
+        pthread_cancel(thread);
+        pthread_join(thread, NULL);
+        wrong += wrong_elements(sizes[round % 2]);
+    }
+    return wrong;
+}
+
 int main(void)
 {
     const int signals[] = {SIGALRM, SIGVTALRM}, timers[] = {ITIMER_REAL, ITIMER_VIRTUAL};
-    const int sizes[] = {20, MOST}; /* in this thread, and in several */
-    int wrong = 0;
+    int sizes[] = {20, MOST}; /* in this thread, and in several */
+    volatile int wrong = 0;
     for (int i = 0; i < MOST * MOST; ++i) {
         ones[i] = 1;
     }
@@ -62,6 +89,7 @@ int main(void)
             wrong += wrong_elements(n);
         }
     }
+    wrong += wrong_after_cancels(sizes);
     printf("%d signals, %d wrong\n", (int)handled, wrong);
     return 0;
 }
