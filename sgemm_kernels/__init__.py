@@ -21,6 +21,7 @@ levels to learn from. ``prove`` lets ``auto`` use a GPU's tensor cores. ``get_in
 from importlib import import_module
 from os import environ
 from typing import TYPE_CHECKING
+from warnings import warn
 
 from ._catalog import BuildInfo, Device, Variant, build_info, devices, variants
 from ._core import (
@@ -156,6 +157,18 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LATER})
 
 
-if environ.get("SGEMM_KERNELS_TORCH"):
-    import_module(".torch", __name__).enable(environ["SGEMM_KERNELS_TORCH"])
+def _enable_torch(variant: str) -> None:
+    try:
+        import_module(".torch", __name__).enable(variant)
+    except (ImportError, OSError, ValueError, Error) as error:
+        warn(
+            f"SGEMM_KERNELS_TORCH={variant} has no effect, and PyTorch multiplies as before: "
+            f"{error}",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+if environ.get("SGEMM_KERNELS_TORCH", "0") not in ("", "0"):
+    _enable_torch(environ["SGEMM_KERNELS_TORCH"])
 del environ

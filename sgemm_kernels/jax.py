@@ -6,15 +6,17 @@
 Array(18., dtype=float32)
 
 ``matmul`` works under ``jax.jit``, ``jax.grad``, ``jax.vmap`` and the other transformations, on
-NVIDIA GPUs and on JAX's CPU device. Its first call compiles a small C handler with this machine's
-C++ compiler and the headers of the installed jaxlib.
+NVIDIA GPUs and on JAX's CPU device. The first import compiles a small C handler with this machine's
+C++ compiler and the headers of the installed jaxlib. Later ones find it in the cache folder.
 """
 
 import ctypes
 import dataclasses
 import functools
 import math
+import platform
 import shlex
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +25,8 @@ from typing import Any, TypeAlias
 try:
     import jax
     from jax import numpy as jnp
-    from jax._src import dispatch
+    from jax._src import checkify, dispatch
+    from jax.experimental import jet
     from jax.experimental.custom_partitioning import custom_partitioning
     from jax.extend.core import Primitive
     from jax.interpreters import ad, batching, mlir
@@ -38,7 +41,14 @@ except ImportError as error:
 from . import _cache, _core, _cublas
 from ._catalog import variants
 from ._version import __version__
-from .custom.compiler import CompileError, digest_of, find_compiler, headers, run_compiler
+from .custom.compiler import (
+    CompileError,
+    NoCompilerError,
+    digest_of,
+    find_compiler,
+    headers,
+    run_compiler,
+)
 
 __all__ = ["matmul"]
 
@@ -95,7 +105,7 @@ def matmul(A: Any, B: Any, *, variant: str = "auto") -> jax.Array:
             f"A is {A.shape} and B is {B.shape}: A's {A.shape[1]} columns must match B's "
             f"{B.shape[0]} rows"
         )
-    _register()
+    _registered()
     product: jax.Array = _multiply_now(A, B, options=_Options(False, False, variant))
     return product
 
@@ -138,7 +148,6 @@ def _check_operand(name: str, operand: Any) -> None:
 # ------------------------------------------------------------------ the handler
 
 
-@functools.cache
 def _register() -> None:
     """Compiles the handler, or takes it from the cache, and registers it with XLA.
 
@@ -149,19 +158,22 @@ def _register() -> None:
     get_pointer = prototype(("PyCapsule_GetPointer", ctypes.pythonapi))
     address = get_pointer(_core._c_multiply, b"sgemm_kernels.multiply")
     library.sgemm_jax_set_call(ctypes.c_void_p(address))
-    for platform, symbol in _PLATFORMS.items():
+    for name, symbol in _PLATFORMS.items():
         capsule = jax.ffi.pycapsule(getattr(library, symbol))
-        jax.ffi.register_ffi_target(_TARGET, capsule, platform=platform)
+        jax.ffi.register_ffi_target(_TARGET, capsule, platform=name)
+
+
+_registered = functools.cache(_register)
 
 
 def _handler() -> Path:
     """The compiled handler: from the cache folder, or compiled now."""
-    compiler, version = find_compiler()
     source, include = headers() / "jax/matmul.c", Path(jax.ffi.include_dir())
     used = [source, headers() / "core/sgemm_kernels.h", include / "xla/ffi/api/c_api.h"]
     texts = [path.read_text(encoding="utf-8") for path in used]
 
     def make(target: Path) -> None:
+        compiler, _ = find_compiler()
         command = [*shlex.split(compiler), *_FLAGS, f"-I{include}", str(source)]
         done = run_compiler([*command, "-o", str(target)])
         if done.returncode:
@@ -170,8 +182,19 @@ def _handler() -> Path:
                 f"{done.stderr}"
             )
 
-    key = digest_of(["jax", __version__, compiler, version, _FLAGS, texts])
-    return _cache.kept(key, ".so", make)
+    # Not the compiler: a machine without one can use what another one compiled.
+    machine = [platform.machine(), *platform.libc_ver()]
+    return _cache.kept(digest_of(["jax", __version__, machine, _FLAGS, texts]), ".so", make)
+
+
+def _register_at_import() -> None:
+    """So that a program which JAX exported runs before any call of matmul."""
+    try:
+        _registered()
+    except (CompileError, NoCompilerError, OSError) as error:
+        warnings.warn(
+            f"sgemm_kernels.jax cannot multiply yet: {error}", RuntimeWarning, stacklevel=3
+        )
 
 
 # ------------------------------------------------------------------ the primitive
@@ -241,7 +264,8 @@ def _varying(aval: Any) -> frozenset[Any]:
 
 
 _multiply_now = jax.jit(_multiply, static_argnames="options", inline=True)
-_matmul.def_impl(_multiply_now)
+# As JAX's own primitives, which it compiles even where jax.jit is disabled.
+_matmul.def_impl(functools.partial(dispatch.apply_primitive, _matmul))
 
 
 def _abstract(a: Any, b: Any, *, options: _Options) -> Any:
@@ -288,7 +312,12 @@ def _as_operand(gradient: Any, aval: Any) -> Any:
 
 
 ad.defbilinear(_matmul, _gradient_a, _gradient_b)
+# Not as an item: the documentation is built without JAX, with an object that has none.
+jet.jet_rules.__setitem__(_matmul, functools.partial(jet._bilinear_taylor_rule, _matmul))
 
+
+# What checkify.nan_checks finds.
+checkify.error_checks.__setitem__(_matmul, functools.partial(checkify.nan_error_check, _matmul))
 
 # ------------------------------------------------------------------ batches
 
@@ -335,7 +364,6 @@ def _split(product: Any, axis: int, array: Any, batch: int, other: int) -> tuple
     return product.reshape(shape), axis + (batch > other)
 
 
-# Not as an item: the documentation is built without JAX, with an object that has none.
 batching.primitive_batchers.__setitem__(_matmul, _batch)
 
 
@@ -444,3 +472,6 @@ def _lower(context: Any, A: Any, B: Any, *, options: _Options) -> Any:
 # custom_partitioning needs the devices when it is lowered. JAX has no public name for this.
 dispatch.prim_requires_devices_during_lowering.add(_matmul)
 mlir.register_lowering(_matmul, _lower)
+
+if isinstance(jax.__version__, str):  # not where the documentation is built
+    _register_at_import()

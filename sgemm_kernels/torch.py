@@ -23,160 +23,17 @@ import functools
 import inspect
 import threading
 import warnings
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
 import torch
 
 from . import _core, _cublas
+from . import _torch_operators as _torch_operators  # registers the operators
 from ._catalog import variants
 
 __all__ = ["disable", "enable", "stats"]
-
-# ------------------------------------------------------------------ operators
-
-_PRODUCT = "(Tensor input, Tensor mat2, *, str variant='auto'"
-_SUM = "(Tensor input, Tensor {0}1, Tensor {0}2, *, float beta=1, float alpha=1, str variant='auto'"
-_ARGUMENTS = {
-    "mm": _PRODUCT,
-    "bmm": _PRODUCT,
-    "addmm": _SUM.format("mat"),
-    "baddbmm": _SUM.format("batch"),
-}
-# The kernels read any strides, so a compiler need not copy operands.
-_TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout)
-
-# These keep their registrations as long as they exist.
-_library = torch.library.Library("sgemm_kernels", "FRAGMENT")
-_ops = torch.ops.sgemm_kernels
-
-
-def _register() -> None:
-    """Defines the operators and adds the kernels, which are C functions."""
-    try:
-        _core._torch_open()
-    except _core.Error as error:
-        raise ImportError(
-            f"sgemm_kernels.torch needs PyTorch 2.10 or newer, found {torch.__version__} "
-            f"({error}): pip install 'torch>=2.10'"
-        ) from None
-    for name, arguments in _ARGUMENTS.items():
-        _library.define(f"{name}{arguments}) -> Tensor", tags=_TAGS)
-        # torch.compile supports operators that change an argument only if they do not return it.
-        _library.define(f"{name}.out{arguments}, Tensor(a!) out) -> ()", tags=_TAGS)
-    _core._torch_register()
-
-
-_register()
-
-
-def _shape(name: str, tensors: tuple[torch.Tensor, ...]) -> tuple[Any, ...]:
-    """The result's shape, after the checks that the kernels make."""
-    *added, first, second = tensors
-    dims = 3 if name.endswith("bmm") else 2
-    shapes = f"{tuple(first.shape)} and {tuple(second.shape)}"
-    torch._check(
-        all(tensor.dtype == torch.float32 for tensor in tensors),
-        lambda: f"sgemm_kernels::{name}: the tensors must be float32",
-    )
-    torch._check(
-        first.dim() == second.dim() == dims,
-        lambda: f"sgemm_kernels::{name}: shapes {shapes} do not have {dims} dimensions",
-    )
-    torch._check(
-        first.shape[-1] == second.shape[-2] and first.shape[:-2] == second.shape[:-2],
-        lambda: f"sgemm_kernels::{name}: shapes {shapes} cannot be multiplied",
-    )
-    shape = (*first.shape[:-1], second.shape[-1])
-    for tensor in added:
-        tensor.expand(shape)  # raises if it does not fit
-    return shape
-
-
-def _register_fake(name: str) -> None:
-    """Tells compilers the shape of results."""
-
-    def fake(*tensors: torch.Tensor, **_: object) -> torch.Tensor:
-        return tensors[-1].new_empty(_shape(name, tensors))
-
-    def fake_out(*tensors: torch.Tensor, out: torch.Tensor, **_: object) -> None:
-        shape = _shape(name, (*tensors, out)[:-1])
-        torch._check(
-            out.dtype == torch.float32 and tuple(out.shape) == shape,
-            lambda: f"sgemm_kernels::{name}.out: out must be float32 of shape {shape}",
-        )
-
-    torch.library.register_fake(f"sgemm_kernels::{name}", fake, lib=_library)
-    torch.library.register_fake(f"sgemm_kernels::{name}.out", fake_out, lib=_library)
-
-
-def _register_autograd(name: str) -> None:
-    """The gradients of the matrices are products with a transposed operand, read in place."""
-    product = _ops.bmm.default if name.endswith("bmm") else _ops.mm.default
-
-    def setup_context(
-        ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: object
-    ) -> None:
-        *added, a, b = inputs
-        needs = ctx.needs_input_grad
-        ctx.save_for_backward(
-            a if needs[len(added) + 1] else None, b if needs[len(added)] else None
-        )
-        ctx.shapes = [tensor.shape for tensor in added]
-        ctx.beta = keyword_only_inputs.get("beta", 1)
-        ctx.alpha = keyword_only_inputs.get("alpha", 1)
-        ctx.variant = keyword_only_inputs["variant"]
-
-    def scaled(tensor: torch.Tensor, factor: float) -> torch.Tensor:
-        return tensor if factor == 1 else tensor * factor
-
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        a, b = ctx.saved_tensors
-        of_added = [
-            scaled(gradient, ctx.beta).sum_to_size(shape) if ctx.needs_input_grad[0] else None
-            for shape in ctx.shapes
-        ]
-        of_a = of_b = None
-        if b is not None:
-            of_a = scaled(product(gradient, b.mT, variant=ctx.variant), ctx.alpha)
-        if a is not None:
-            of_b = scaled(product(a.mT, gradient, variant=ctx.variant), ctx.alpha)
-        return (*of_added, of_a, of_b)
-
-    torch.library.register_autograd(
-        f"sgemm_kernels::{name}", backward, setup_context=setup_context, lib=_library
-    )
-
-
-def _register_vmap(name: str) -> None:
-    """A batch of products is one stack of products."""
-    dims = 3 if name.endswith("bmm") else 2
-    stacked = _ops.bmm.default if name in ("mm", "bmm") else _ops.baddbmm.default
-
-    def vmap(
-        info: Any, in_dims: tuple[int | None, ...], *tensors: torch.Tensor, **keywords: Any
-    ) -> tuple[torch.Tensor, int]:
-        batch = info.batch_size
-        moved = []
-        for tensor, at in zip(tensors, in_dims, strict=True):
-            front = tensor.unsqueeze(0) if at is None else tensor.movedim(at, 0)
-            while front.dim() < dims + 1:  # `input`, which is broadcast, may have fewer
-                front = front.unsqueeze(1)
-            front = front.expand(batch, *front.shape[1:])
-            moved.append(front)
-        if dims == 2:
-            return stacked(*moved, **keywords), 0
-        stack = moved[-1].shape[1]
-        joined = [tensor.expand(batch, stack, *tensor.shape[2:]).flatten(0, 1) for tensor in moved]
-        return stacked(*joined, **keywords).unflatten(0, (batch, stack)), 0
-
-    torch.library.register_vmap(f"sgemm_kernels::{name}", vmap, lib=_library)
-
-
-for _name in _ARGUMENTS:
-    _register_fake(_name)
-    _register_autograd(_name)
-    _register_vmap(_name)
 
 # ------------------------------------------------------------------ the takeover
 
@@ -261,6 +118,7 @@ def take_over(key: str, variant: str, min_flops: float) -> None:
         if _enabled is not None and _enabled[0] != key:
             disable()
         reduced = None if _precision_is_readable() else _precision_is_reduced
+        _hear_the_warning()
         try:
             # First, because the overrides read these settings.
             _core._torch_start(key, variant, min_flops, reduced)
@@ -272,24 +130,47 @@ def take_over(key: str, variant: str, min_flops: float) -> None:
         _enabled = (key, variant, min_flops)
 
 
-def _override_products_with_scalars(key: str) -> torch.library.Library:
-    """Takes over the operators whose scalar arguments PyTorch's stable C ABI cannot pass.
+_Kernel = Callable[..., Any]
 
-    The new kernels are C functions too, but PyTorch calls them through Python.
-    """
+
+def _replace(
+    library: torch.library.Library, name: str, key: str, kernel_for: Callable[[_Kernel], _Kernel]
+) -> None:
+    """Replaces a kernel of PyTorch by the one that ``kernel_for`` makes of it."""
     key_set = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
-    library = torch.library.Library("aten", "IMPL")
+    original = torch.library.get_kernel(f"aten::{name}", key)
+    kernel = kernel_for(functools.partial(original.call_boxed, key_set))
     options = {}
     if "allow_override" in inspect.signature(library.impl).parameters:
         options["allow_override"] = True
     with warnings.catch_warnings():
         # PyTorch warns at the first replaced kernel of a process.
         warnings.filterwarnings("ignore", "Warning only once for all operators", UserWarning)
-        for name in _WITH_SCALARS:
-            original = torch.library.get_kernel(f"aten::{name}", key)
-            fallback = functools.partial(original.call_boxed, key_set)
-            kernel = _core._torch_kernel(name, fallback, torch.empty(0))
-            library.impl(name, kernel, key, **options)
+        library.impl(name, kernel, key, **options)
+
+
+@functools.cache
+def _hear_the_warning() -> None:
+    """Replaces a kernel by itself. Some releases of PyTorch write their warning to stderr if C
+    replaces the first kernel of a process."""
+    library = torch.library.Library("aten", "IMPL")
+    _replace(library, "mm", "CPU", lambda original: original)
+    library._destroy()
+
+
+def _taken(name: str, original: _Kernel) -> _Kernel:
+    kernel: _Kernel = _core._torch_kernel(name, original, torch.empty(0))
+    return kernel
+
+
+def _override_products_with_scalars(key: str) -> torch.library.Library:
+    """Takes over the operators whose scalar arguments PyTorch's stable C ABI cannot pass.
+
+    The new kernels are C functions too, but PyTorch calls them through Python.
+    """
+    library = torch.library.Library("aten", "IMPL")
+    for name in _WITH_SCALARS:
+        _replace(library, name, key, functools.partial(_taken, name))
     return library
 
 

@@ -282,35 +282,3 @@ bool batch_must_wait(const Product *product, const Batch *batch)
            (product->beta != 0.0f && !is_in_place(product, batch) &&
             out_overlaps(product, batch, OF_C));
 }
-
-bool view_overlaps_itself(const View *array)
-{
-    int leading;
-    const Strided matrix = matrix_of(array, array->axes > 1, array->axes > 0, &leading);
-    if (leading == 0) {
-        return strided_overlaps_itself(&matrix);
-    }
-    /* Takes the axes in the order of their strides. Each must step over all elements so far. */
-    bool taken[VIEW_AXES] = {false};
-    int64_t extent = ELEMENT;
-    for (int turn = 0; turn < array->axes; ++turn) {
-        int least = -1;
-        for (int axis = 0; axis < array->axes; ++axis) {
-            if (array->shape[axis] == 0) {
-                return false;
-            }
-            if (!taken[axis] &&
-                (least < 0 || llabs(array->bytes[axis]) < llabs(array->bytes[least]))) {
-                least = axis;
-            }
-        }
-        taken[least] = true;
-        if (array->shape[least] > 1) {
-            if (llabs(array->bytes[least]) < extent) {
-                return true;
-            }
-            extent += (array->shape[least] - 1) * llabs(array->bytes[least]);
-        }
-    }
-    return false;
-}

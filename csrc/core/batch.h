@@ -51,10 +51,6 @@ Product batch_product(const Product *product, const Batch *batch, int64_t index)
  * position. May return true where it does not. */
 bool batch_must_wait(const Product *product, const Batch *batch);
 
-/* Whether two elements of the array share a byte. With more than two axes, also true for some
- * arrays whose axes interleave. */
-bool view_overlaps_itself(const View *array);
-
 #ifdef __cplusplus
 }
 #endif

@@ -9,6 +9,7 @@
 #include "catalog.h"
 #include "kept_proofs.h"
 #include "many.h"
+#include "overlap.h"
 #include "pinned.h"
 #include "product.h"
 #include "sgemm_kernels.h"
@@ -206,15 +207,14 @@ static Status check_matrix(const Operands *operands, int operand, int64_t rows, 
                         : status_error(STATUS_INVALID, "%s has the address 0", name);
 }
 
-static bool overlaps_itself(const sgemm_kernels_matrix *out, int64_t count, int64_t stride)
+static Overlap overlap_of_out(const sgemm_kernels_matrix *out, int64_t count, int64_t stride)
 {
     const View view = {
         .data = (char *)out->data,
         .axes = 3,
         .shape = {count, out->rows, out->cols},
         .bytes = {bytes_of(stride), bytes_of(out->row_stride), bytes_of(out->col_stride)}};
-    const Strided matrix = strided_of(out);
-    return count > 1 ? view_overlaps_itself(&view) : strided_overlaps_itself(&matrix);
+    return overlap_within(&view);
 }
 
 /* Checks the pointers that must not be NULL. C may be NULL if beta is 0, and all matrices if there
@@ -258,10 +258,12 @@ static Status check(const Operands *operands, float beta)
         status = C ? check_matrix(operands, OF_C, A->rows, B->cols)
                    : status_error(STATUS_INVALID, "beta is %g but C is missing", beta);
     }
-    return status.code == STATUS_OK &&
-                   overlaps_itself(out, operands->count, operands->stride[OF_OUT])
-               ? status_error(STATUS_INVALID, "elements of out share memory")
-               : status;
+    const Overlap overlap = status.code == STATUS_OK
+                                ? overlap_of_out(out, operands->count, operands->stride[OF_OUT])
+                                : OVERLAP_NONE;
+    return overlap == OVERLAP_NONE ? status
+                                   : status_error(STATUS_INVALID, "elements of out %sshare memory",
+                                                  overlap == OVERLAP_UNKNOWN ? "may " : "");
 }
 
 static Status check_place(const sgemm_kernels_place *place)

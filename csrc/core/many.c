@@ -5,6 +5,7 @@
 
 #include "batch.h"
 #include "host_matrix.h"
+#include "overlap.h"
 #include "workers.h"
 
 enum { ELEMENT = sizeof(float) };
@@ -14,36 +15,6 @@ enum { ELEMENT = sizeof(float) };
 static bool is_empty(const Strided *array)
 {
     return array->rows == 0 || array->cols == 0;
-}
-
-/* Where the lines of contiguous elements are, if the array consists of such. */
-typedef struct {
-    int64_t length, pitch; /* bytes */
-} Lines;
-
-static bool has_lines(const Strided *array, Lines *lines)
-{
-    const bool by_rows = array->col_bytes == ELEMENT || array->cols == 1;
-    lines->length = (by_rows ? array->cols : array->rows) * ELEMENT;
-    lines->pitch = by_rows ? array->row_bytes : array->col_bytes;
-    return (by_rows || array->row_bytes == ELEMENT || array->rows == 1) &&
-           lines->pitch >= lines->length;
-}
-
-/* Whether two arrays whose extents overlap may share a byte. Exact for parts of one matrix, such as
- * some of its columns; otherwise true. */
-static bool may_share(const Strided *a, Extent of_a, const Strided *b, Extent of_b)
-{
-    Lines in_a, in_b;
-    if (!has_lines(a, &in_a) || !has_lines(b, &in_b) || in_a.pitch != in_b.pitch) {
-        return true;
-    }
-    /* Where a line of b begins, from the beginning of a line of a on. */
-    const uintptr_t pitch = (uintptr_t)in_a.pitch;
-    const int64_t apart = of_b.first >= of_a.first
-                              ? (int64_t)((of_b.first - of_a.first) % pitch)
-                              : in_a.pitch - 1 - (int64_t)((of_a.first - of_b.first - 1) % pitch);
-    return apart < in_a.length || apart + in_b.length > in_a.pitch;
 }
 
 /* The memory of an `out`. */
@@ -106,7 +77,7 @@ Status many_check_outs(const Product *products, int64_t count)
             const Strided *const a = &products[outs[j].product].out, *const b =
                                                                          &products[outs[i].product]
                                                                               .out;
-            if (outs[j].extent.end > own.first && may_share(a, outs[j].extent, b, own)) {
+            if (outs[j].extent.end > own.first && overlap_between(a, b) != OVERLAP_NONE) {
                 const int64_t one = outs[i].product, other = outs[j].product;
                 status = status_error(
                     STATUS_INVALID,
@@ -141,7 +112,7 @@ Status many_find_waiting(const Product *products, int64_t count, bool *waits)
                 const int64_t writer = outs[i].product;
                 const bool in_place = operand == &p->C && writer == n && product_is_in_place(p);
                 if (outs[i].extent.end > read.first && !in_place &&
-                    may_share(&products[writer].out, outs[i].extent, operand, read)) {
+                    overlap_between(&products[writer].out, operand) != OVERLAP_NONE) {
                     waits[writer] = true;
                 }
             }

@@ -62,9 +62,6 @@ Extent strided_extent(const Strided *array);
 /* Extends it to `length` of them, `bytes` apart. */
 void extent_repeat(Extent *extent, int64_t length, int64_t bytes);
 
-/* Whether two different elements of the array share a byte. */
-bool strided_overlaps_itself(const Strided *array);
-
 #ifdef __cplusplus
 }
 #endif

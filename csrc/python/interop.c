@@ -9,6 +9,7 @@
 #include "operand.h"
 #include "raising.h"
 #include "state.h"
+#include "tensors.h"
 
 static const char INTERFACE[] = "__cuda_array_interface__";
 
@@ -26,7 +27,7 @@ typedef struct {
 
 static const Library libraries[] = {
     {"torch",
-     {"torch.from_numpy(", ").cuda()"},
+     {"torch.from_numpy(", ".astype('float32')).cuda()"},
      ".float()",
      ".cpu().numpy()",
      "torch.broadcast_to(C",
@@ -86,41 +87,6 @@ int interop_may_import(PyObject *module, PyObject *argument)
 }
 
 /* ------------------------------------------------------------------ the device of an array */
-
-static bool refuse_gradient(const Imported *imported)
-{
-    PyObject *const value = attribute_of(imported->argument, "requires_grad");
-    const bool required = value == Py_True;
-    Py_XDECREF(value);
-    if (required) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s requires a gradient, but run() computes none: pass %s.detach()",
-                     imported->name, imported->name);
-    }
-    return required || PyErr_Occurred();
-}
-
-/* PyTorch's imaginary part of a conjugate holds the negatives of its values. Such a view steps over
- * the real parts, so its elements are not neighbours. */
-static bool refuse_negative_view(const Imported *imported)
-{
-    const View *const view = &imported->view;
-    for (int axis = 0; axis < view->axes; ++axis) {
-        if (view->shape[axis] > 1 && view->bytes[axis] == sizeof(float)) {
-            return false;
-        }
-    }
-    PyObject *const method = attribute_of(imported->argument, "is_neg");
-    PyObject *const answer = method ? PyObject_CallNoArgs(method) : NULL;
-    if (answer == Py_True) {
-        PyErr_Format(PyExc_ValueError,
-                     "%s is a view of negated values (is_neg()): pass %s.resolve_neg()",
-                     imported->name, imported->name);
-    }
-    Py_XDECREF(answer);
-    Py_XDECREF(method);
-    return PyErr_Occurred() != NULL;
-}
 
 /* How to convert an array in host memory to NumPy: the text before and after its name, if it has
  * the attribute. The last entry works for every array with DLPack. */
@@ -229,13 +195,16 @@ bool interop_locate(Imported *imported, PyObject *module)
         imported->device = imported->block->device;
         return true;
     }
-    if (refuse_gradient(imported)) {
+    if (tensor_is_refused(imported->name, imported->argument)) {
         return false;
     }
     const DlExchange *const exchange = exchange_of(module, imported->argument);
     DlTensor tensor;
-    if (exchange && exchange_view(exchange, imported->argument, &tensor) &&
-        is_gpu(tensor.device.kind)) {
+    const bool is_viewed = exchange && exchange_view(exchange, imported->argument, &tensor);
+    if (exchange && !is_viewed && tensor_refuse(imported->name, imported->argument)) {
+        return false;
+    }
+    if (is_viewed && is_gpu(tensor.device.kind)) {
         imported->exchange = exchange;
         imported->device = tensor.device.index;
         return true;
@@ -301,6 +270,9 @@ void interop_refuse_mixture(const Imported *imported, const Imported *host)
 
 static bool refuse_dtype(const Imported *imported)
 {
+    if (tensor_refuse(imported->name, imported->argument)) {
+        return false;
+    }
     PyObject *const dtype = attribute_of(imported->argument, "dtype");
     if (dtype || !PyErr_Occurred()) {
         PyErr_Format(PyExc_TypeError,
@@ -365,7 +337,7 @@ static bool check_view(const Imported *imported)
                                 : !view->data           ? has_no_address
                                 : !fits_in_memory(view) ? reaches_beyond_memory
                                                         : NULL;
-    if (problem) {
+    if (problem && !tensor_refuse(imported->name, imported->argument)) {
         refuse_view(imported, problem);
     }
     return !problem;
@@ -665,8 +637,7 @@ static bool import_by_exchange(Imported *imported, StreamScope *scope, PyObject 
 {
     DlTensor tensor;
     if (imported->exchange->view(imported->argument, &tensor) != 0 ||
-        !is_on_announced_device(imported, &tensor) || !take_tensor(imported, &tensor) ||
-        refuse_negative_view(imported)) {
+        !is_on_announced_device(imported, &tensor) || !take_tensor(imported, &tensor)) {
         return false;
     }
     if (strcmp(imported->name, "out") == 0) {
@@ -691,8 +662,7 @@ static const DlExchange *host_exchange(PyObject *module, PyObject *argument, DlT
 
 static bool take_host_tensor(Imported *imported, const DlTensor *tensor)
 {
-    return !refuse_gradient(imported) && take_tensor(imported, tensor) &&
-           !refuse_negative_view(imported);
+    return !tensor_is_refused(imported->name, imported->argument) && take_tensor(imported, tensor);
 }
 
 bool interop_host_operand(PyObject *module, PyObject *argument, const char *name, View *view)

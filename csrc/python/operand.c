@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "../core/overlap.h"
 #include "attributes.h"
 
 /* Whether the argument is a masked array: 1 or 0, or -1 with an exception set. */
@@ -21,6 +22,18 @@ static int is_masked(PyObject *argument)
 /* numpy.asarray does not convert sparse matrices: these methods do. Not every library has both. */
 static const char *const to_dense[] = {"toarray", "todense"};
 
+/* Whether numpy.asarray may make an array with dimensions of the argument. */
+static int may_be_array(PyObject *argument)
+{
+    if (PyUnicode_Check(argument) || PyBytes_Check(argument) ||
+        PyArray_IsScalar(argument, Generic)) {
+        return 0;
+    }
+    return PyObject_CheckBuffer(argument) || PySequence_Check(argument)
+               ? 1
+               : has_attribute(argument, "__array__");
+}
+
 static void refuse_type(PyObject *argument, const char *name)
 {
     PyObject *const type = PyType_GetName(Py_TYPE(argument));
@@ -37,10 +50,15 @@ static void refuse_type(PyObject *argument, const char *name)
         PyErr_Format(PyExc_TypeError,
                      "out %s %U: pass numpy.empty((A.shape[0], B.shape[1]), numpy.float32)", rule,
                      type);
-    } else {
+    } else if (found || may_be_array(argument) > 0) {
         PyErr_Format(PyExc_TypeError, "%s %s %U: pass numpy.asarray(%s%s%s%s, dtype=numpy.float32)",
                      name, rule, type, name, found ? "." : "", found ? to_dense[way] : "",
                      found ? "()" : "");
+    } else if (!PyErr_Occurred()) {
+        PyErr_Format(PyExc_TypeError,
+                     "%s %s %U: pass a matrix, such as numpy.ones((2, 2), "
+                     "numpy.float32)",
+                     name, rule, type);
     }
     Py_DECREF(type);
 }
@@ -67,9 +85,10 @@ static bool is_of_floats(PyObject *argument, const char *name)
     }
     const int masked = is_masked(argument);
     if (masked > 0) {
+        const bool converts = PyArray_TYPE((PyArrayObject *)argument) != NPY_FLOAT;
         PyErr_Format(PyExc_TypeError,
-                     "%s is a masked array, and run() would ignore the mask: pass %s.filled(0)",
-                     name, name);
+                     "%s is a masked array, and run() would ignore the mask: pass %s.filled(0)%s",
+                     name, name, converts ? ".astype(numpy.float32)" : "");
     }
     if (masked) {
         return false;
@@ -252,15 +271,17 @@ bool operand_is_writable(bool read_only, const View *out, bool is_numpys)
                      is_numpys ? ", such as numpy.empty_like(out)" : ", or omit out");
         return false;
     }
-    if (!view_overlaps_itself(out)) {
+    const Overlap overlap = overlap_within(out);
+    if (overlap == OVERLAP_NONE) {
         return true;
     }
     PyObject *const strides = operand_tuple(out->axes, out->bytes);
     if (strides) {
         PyErr_Format(PyExc_ValueError,
-                     "elements of out share memory (its strides are %S bytes): pass an array "
+                     "elements of out %sshare memory (its strides are %S bytes): pass an array "
                      "without overlapping elements%s",
-                     strides, is_numpys ? ", such as numpy.empty(out.shape, numpy.float32)" : "");
+                     overlap == OVERLAP_UNKNOWN ? "may " : "", strides,
+                     is_numpys ? ", such as numpy.empty(out.shape, numpy.float32)" : "");
         Py_DECREF(strides);
     }
     return false;

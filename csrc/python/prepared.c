@@ -254,6 +254,10 @@ PyObject *prepare(PyObject *module, PyObject *args, PyObject *keywords)
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|$O:prepare", names, &B, &device)) {
         return NULL;
     }
+    if ((PyObject *)Py_TYPE(B) == state_of(module)->PreparedMatrix) {
+        PyErr_SetString(PyExc_TypeError, "B is a prepared matrix already: pass it to run() as B");
+        return NULL;
+    }
     const int on_gpu = interop_may_import(module, B);
     return on_gpu < 0   ? NULL
            : on_gpu > 0 ? prepare_on_gpu(module, B, device)
@@ -262,8 +266,29 @@ PyObject *prepare(PyObject *module, PyObject *args, PyObject *keywords)
 
 /* ------------------------------------------------------------------ in a product */
 
+bool prepared_is_only_B(PyObject *module, const RunArguments *arguments)
+{
+    const struct {
+        const char *name;
+        PyObject *argument;
+    } others[] = {{"A", arguments->A}, {"C", arguments->C}, {"out", arguments->out}};
+    for (size_t index = 0; index < sizeof others / sizeof *others; ++index) {
+        if ((PyObject *)Py_TYPE(others[index].argument) == state_of(module)->PreparedMatrix) {
+            PyErr_Format(PyExc_TypeError,
+                         "%s is a prepared matrix, but only B may be one: pass the array that "
+                         "prepare() was given",
+                         others[index].name);
+            return false;
+        }
+    }
+    return true;
+}
+
 bool prepared_replace(PyObject *module, RunArguments *arguments)
 {
+    if (!prepared_is_only_B(module, arguments)) {
+        return false;
+    }
     if ((PyObject *)Py_TYPE(arguments->B) != state_of(module)->PreparedMatrix) {
         return true;
     }

@@ -14,6 +14,9 @@ PyObject *prepared_make_type(PyObject *module);
  * exception and returns false if the variant or the device cannot use it. */
 bool prepared_replace(PyObject *module, RunArguments *arguments);
 
+/* Whether neither A nor C nor out is a PreparedMatrix. Sets TypeError if one is. */
+bool prepared_is_only_B(PyObject *module, const RunArguments *arguments);
+
 /* Whether a prepared B is on a GPU and A, C and out are arrays of NumPy. */
 bool prepared_is_far(const RunArguments *arguments);
 

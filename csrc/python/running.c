@@ -10,6 +10,7 @@
 #include "prepared.h"
 #include "raising.h"
 #include "result.h"
+#include "tensors.h"
 
 /* Converts a NumPy scalar or an array without dimensions to a Python number. Returns np.longdouble
  * (it has more bits than a Python float) and other objects unchanged. The reference is new. NULL
@@ -235,6 +236,10 @@ PyObject *run_product(PyObject *module, const RunArguments *given)
     PyObject *const result = run_take_out(module, arguments, &product, &batch);
     if (!result) {
         raise_out_of_memory(module);
+        return NULL;
+    }
+    if (arguments->out != Py_None && !tensor_count_write(result)) {
+        Py_DECREF(result);
         return NULL;
     }
     const bool is_scalar = arguments->out == Py_None && batch.axes == 0 && batch.A_is_vector &&

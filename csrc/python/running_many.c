@@ -10,9 +10,11 @@
 #include "interop.h"
 #include "operand.h"
 #include "own.h"
+#include "prepared.h"
 #include "raising.h"
 #include "running.h"
 #include "state.h"
+#include "tensors.h"
 
 /* The operands of all products, in the order of batch.h. */
 typedef struct {
@@ -133,17 +135,22 @@ static bool refuse_prepared(PyObject *module, const RunArguments *one)
                                          "pass the matrix itself, or call run()");
         return false;
     }
-    return true;
+    return prepared_is_only_B(module, one);
 }
 
+/* Whether the results can be written; the last check before that. */
 static bool outs_fit(PyObject *module, const Operands *operands, const Product *products)
 {
-    const Status status =
-        operands->lists[OF_OUT] ? many_check_outs(products, operands->count) : status_ok();
+    PyObject *const outs = operands->lists[OF_OUT];
+    const Status status = outs ? many_check_outs(products, operands->count) : status_ok();
     if (status.code != STATUS_OK) {
         raise_status(module, &status);
     }
-    return status.code == STATUS_OK;
+    bool done = status.code == STATUS_OK;
+    for (Py_ssize_t n = 0; outs && n < operands->count && done; ++n) {
+        done = tensor_count_write(PyTuple_GetItem(outs, n));
+    }
+    return done;
 }
 
 /* ------------------------------------------------------------------ in host memory */

@@ -7,6 +7,7 @@
 #include "raising.h"
 #include "running.h"
 #include "state.h"
+#include "tensors.h"
 
 int run_locate(PyObject *module, Imported operands[OPERANDS])
 {
@@ -175,7 +176,8 @@ static PyObject *multiply_imported(PyObject *module, StreamScope *scope,
     PyObject *const out = operands[OF_OUT].argument;
     PyObject *made = NULL; /* the result, if A's library allocates it */
     Batch batch;
-    if (!run_import(module, scope, operands, product, &batch) || !beta_fits_c(arguments, product)) {
+    if (!run_import(module, scope, operands, product, &batch) || !beta_fits_c(arguments, product) ||
+        !tensor_count_write(out)) {
         return NULL;
     }
     const bool is_empty = product->A.rows == 0 || product->B.cols == 0 || batch_count(&batch) == 0;

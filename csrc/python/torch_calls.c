@@ -182,7 +182,7 @@ static DlVersioned *new_tensor(int device, const int64_t result[3], bool batched
 {
     const int first = batched ? 0 : 1;
     int64_t shape[] = {result[0], result[1], result[2]};
-    int64_t strides[] = {result[1] * result[2], result[2], 1};
+    int64_t strides[] = {result[1] * result[2], result[2], 1}; /* nothing is empty here */
     DlTensor like = {.device = {device < 0 ? DLPACK_CPU : DLPACK_GPU, device < 0 ? 0 : device},
                      .dimensions = 3 - first,
                      .element = {DLPACK_FLOAT, 32, 1},

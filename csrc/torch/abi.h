@@ -44,11 +44,7 @@ typedef struct {
     int32_t (*empty)(int64_t dims, const int64_t *sizes, const int64_t *strides, int32_t dtype,
                      int32_t device_type, int32_t device_index, TorchHandle *);
     int32_t (*delete_tensor)(TorchHandle);
-    int32_t (*new_handle)(TorchHandle, TorchHandle *); /* of the same tensor */
     int32_t (*copy)(TorchHandle to, TorchHandle from, int32_t non_blocking);
-    bool (*grad_is_enabled)(void); /* returns the answer */
-    /* Calls an operator. Frees the arguments on `stack`, and stores the results there. */
-    int32_t (*call)(const char *name, const char *overload, TorchValue *stack);
     int32_t (*string_data)(TorchHandle string, const char **);
     int32_t (*delete_string)(TorchHandle string);
 

@@ -50,7 +50,8 @@ bool torch_free_idle(int device)
 
 TorchHandle torch_new(TorchHandle like, const int64_t result[3], bool batched, char *message)
 {
-    const int64_t strides[3] = {result[1] * result[2], result[2], 1};
+    const int64_t rows = result[1] > 0 ? result[1] : 1, cols = result[2] > 0 ? result[2] : 1;
+    const int64_t strides[3] = {rows * cols, cols, 1}; /* PyTorch's, of empty tensors too */
     const int first = batched ? 0 : 1;
     int32_t dtype, kind, index;
     TorchHandle tensor = NULL;
@@ -136,30 +137,12 @@ static bool check_device(const char *name, const TorchTensor *tensor, int device
     return false;
 }
 
-/* Whether autograd computed the tensor, so that it requires grad. */
-static bool has_history(TorchHandle handle)
-{
-    TorchHandle same;
-    if (torch_abi.new_handle(handle, &same)) {
-        return true;
-    }
-    TorchValue value = (TorchValue)(uintptr_t)same;
-    bool is_leaf = false;
-    if (!torch_abi.call("aten::is_leaf", "", &value)) {
-        memcpy(&is_leaf, &value, sizeof is_leaf);
-    }
-    return !is_leaf;
-}
-
-/* Tells autograd that `out` is about to change. False if autograd does not allow that. */
+/* Tells autograd that `out` is about to change. False if PyTorch does not allow that. */
 static bool announce_write(TorchHandle out, char *message)
 {
-    /* A copy of a tensor to itself copies nothing, but counts as a change. PyTorch refuses it for a
-     * leaf that requires grad. */
-    if ((torch_abi.grad_is_enabled() && has_history(out)) || torch_abi.copy(out, out, 0)) {
-        snprintf(message, TORCH_MESSAGE_BYTES,
-                 "out requires grad, or is a tensor of inference mode: pass a tensor that autograd "
-                 "does not record");
+    /* A copy of a tensor to itself copies nothing, but counts as a change. */
+    if (torch_abi.copy(out, out, 0)) {
+        snprintf(message, TORCH_MESSAGE_BYTES, "PyTorch does not allow writes to out: omit out");
         return false;
     }
     return true;

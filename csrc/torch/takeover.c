@@ -151,7 +151,8 @@ static TorchOutcome compute(const Taken *taken, TorchHandle a, TorchHandle b, To
                 result[2] = product.B.sizes[taken->batched + 1];
             }
         }
-        *out = torch_new(a, result, taken->batched, message);
+        /* PyTorch's bmm takes the dtype of its second operand, and mm of its first. */
+        *out = torch_new(taken->batched ? b : a, result, taken->batched, message);
         if (!*out) {
             return TORCH_LEFT_FAILED;
         }

@@ -1,0 +1,132 @@
+"""Tensors of PyTorch that run() cannot use, with the call that works instead, and the versions of
+those that it writes. The extension calls these functions (csrc/python/tensors.c)."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_OPERATORS = (
+    "import sgemm_kernels.torch, and call torch.ops.sgemm_kernels.mm, addmm, bmm or baddbmm"
+)
+_ONLY_FLOAT32 = "but run() takes only float32 and never converts silently"
+
+
+def count_write(out: Any) -> None:
+    """Tells autograd that ``out`` is about to change."""
+    torch = sys.modules.get("torch")
+    # PyTorch keeps no version of tensors that were made in inference mode.
+    if torch is not None and isinstance(out, torch.Tensor) and not out.is_inference():
+        torch.autograd.graph.increment_version(out)
+
+
+def refuse(name: str, tensor: Any) -> None:
+    """Raises the error that says why run() cannot use a tensor. Does nothing for other objects, and
+    for tensors that it knows nothing against."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(tensor, torch.Tensor):
+        return
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        raise TypeError(
+            f"{name} is a tensor inside of torch.vmap or another transformation of torch.func, and "
+            f"run() cannot read its values: {_OPERATORS}"
+        )
+    if _has_no_values(torch, tensor):
+        raise TypeError(
+            f"{name}, of type {type(tensor).__name__} on device {tensor.device}, has no values: "
+            f"pass a tensor that has some, or {_OPERATORS}"
+        )
+    found = [fault for fault in _FAULTS if fault[0](torch, tensor)]
+    if not found:
+        return
+    _, error, text, _ = found[0]
+    advice = name
+    for *_, step in found:
+        advice = step.format(advice)
+    in_place = all(step in _VIEWS for *_, step in found)
+    way = f"pass {advice}" if name != "out" or in_place else "omit out"
+    raise error(f"{name} {text.format(dtype=tensor.dtype, type=type(tensor).__name__)}: {way}")
+
+
+def _has_no_values(torch: Any, tensor: Any) -> bool:
+    fake = sys.modules.get("torch._subclasses.fake_tensor")
+    is_fake = fake is not None and isinstance(tensor, fake.FakeTensor)
+    return bool(tensor.is_meta or is_fake or torch._is_functional_tensor(tensor))
+
+
+def _has_tangent(torch: Any, tensor: Any) -> bool:
+    return torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None
+
+
+def _is_without_strides(torch: Any, tensor: Any) -> bool:
+    return bool(tensor.layout != torch.strided and not tensor.is_nested)
+
+
+_DETACH = "{}.detach()"
+_PRIMAL = "torch.autograd.forward_ad.unpack_dual({}).primal"
+_VIEWS = (_DETACH, _PRIMAL)
+"""The steps that give the same memory."""
+
+# What may be wrong, in the order in which a tensor is made usable: the test, the error, how the
+# message goes on after the name, and the step that mends it.
+_FAULTS: tuple[tuple[Callable[[Any, Any], bool], type[Exception], str, str], ...] = (
+    (
+        lambda torch, x: x.is_nested,
+        TypeError,
+        "is a nested tensor, but run() takes matrices and batches of one shape",
+        "torch.nested.to_padded_tensor({}, 0)",
+    ),
+    (
+        _is_without_strides,
+        TypeError,
+        "is not dense (its layout is not torch.strided)",
+        "{}.to_dense()",
+    ),
+    (
+        lambda torch, x: x.is_quantized,
+        TypeError,
+        f"is quantized, {_ONLY_FLOAT32}",
+        "{}.dequantize()",
+    ),
+    (
+        lambda torch, x: x._is_zerotensor(),
+        ValueError,
+        "is a tensor of zeros without memory",
+        "{}.clone()",
+    ),
+    (
+        lambda torch, x: hasattr(x, "to_local"),
+        TypeError,
+        "has type {type}, which has parts on several devices",
+        "{}.to_local()",
+    ),
+    (
+        lambda torch, x: x.dtype.is_complex,
+        TypeError,
+        f"has dtype {{dtype}}, {_ONLY_FLOAT32}",
+        "{}.real",
+    ),
+    (
+        lambda torch, x: not x.is_quantized and x.dtype not in (torch.float32, torch.complex64),
+        TypeError,
+        f"has dtype {{dtype}}, {_ONLY_FLOAT32}",
+        "{}.float()",
+    ),
+    (
+        lambda torch, x: x.requires_grad,
+        ValueError,
+        "requires a gradient, but run() computes none",
+        _DETACH,
+    ),
+    (
+        _has_tangent,
+        ValueError,
+        "has a tangent, but run() computes none",
+        _PRIMAL,
+    ),
+    (
+        lambda torch, x: not x.is_complex() and x.is_neg(),
+        ValueError,
+        "is a view of negated values (is_neg())",
+        "{}.resolve_neg()",
+    ),
+)
