@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
-from sgemm_kernels import run
+from sgemm_kernels import run, run_many
 
 from .support import LAYOUTS, SPLIT_FP16, deep, same_bits, uniform
 
@@ -159,3 +159,74 @@ def test_read_only_out_is_refused_before_anything_runs(device, rng):
     with pytest.raises(ValueError, match=r"\bout\b.*read-only"):
         run("vec4", A, B, out=view, device=device)
     assert np.all(out == 5)
+
+
+def shares_a_byte(*arrays):
+    """Whether two elements share a byte, by listing all bytes."""
+    offsets = [np.arange(4)]
+    for array in arrays:
+        first = np.array(array.ctypes.data)
+        for length, stride in zip(array.shape, array.strides, strict=True):
+            first = np.add.outer(first, np.arange(length) * stride)
+        offsets.append(np.add.outer(first, np.arange(4)).ravel())
+    every = np.concatenate(offsets[1:])
+    return len(np.unique(every)) < len(every)
+
+
+def random_view(rng, memory, axes):
+    """A view with short axes and strides that often interleave."""
+    shape = rng.integers(1, 5, axes)
+    strides = rng.choice([1, 2, 3, 5, 7, 10, 12, 28], axes) * rng.choice([4, -4, 2, 6], axes)
+    return as_strided(memory[memory.size // 2 :], tuple(shape), tuple(int(x) for x in strides))
+
+
+def test_self_overlap_of_batches_is_decided_exactly(rng):
+    memory = np.zeros(4096, np.float32)
+    views = [as_strided(memory, (3, 6, 1), (28, 8, 4))]  # axes that interleave
+    views += [random_view(rng, memory, axes) for axes in (3, 3, 4, 5) for _ in range(150)]
+    refused = 0
+    for out in views:
+        A = np.ones((*out.shape[:-1], 1), np.float32)
+        B = np.ones((*out.shape[:-2], 1, out.shape[-1]), np.float32)
+        if shares_a_byte(out):
+            refused += 1
+            with pytest.raises(ValueError, match="of out share memory"):
+                run("naive", A, B, out=out, device="cpu")
+        else:
+            out[...] = 0
+            run("naive", A, B, out=out, device="cpu")
+            assert np.all(out == 1)
+    assert 50 < refused < len(views) - 50
+
+
+def test_an_overlap_that_takes_long_to_decide(rng):
+    """The strides are like the sizes of a knapsack's items."""
+    strides = tuple(4 * int(x) for x in rng.integers(2**40, 2**41, 20))
+    out = as_strided(np.zeros(1, np.float32), (2,) * 20, strides)
+    A, B = np.ones((*(2,) * 19, 1), np.float32), np.ones((*(2,) * 18, 1, 2), np.float32)
+    with pytest.raises(ValueError, match="of out may share memory"):
+        run("naive", A, B, out=out, device="cpu")
+
+
+def test_overlap_of_two_outs_is_decided_exactly(rng):
+    memory = np.zeros(4096, np.float32)
+    one = np.ones((1, 1), np.float32)
+    refused = tried = 0
+    while tried < 300:
+        outs = [random_view(rng, memory[:512], 2) for _ in range(2)]
+        shift = int(rng.integers(-3, 4))
+        outs[1] = as_strided(memory[256 + shift :], outs[1].shape, outs[1].strides)
+        if any(map(shares_a_byte, outs)):
+            continue
+        tried += 1
+        As = [np.broadcast_to(one, (out.shape[0], 1)) for out in outs]
+        Bs = [np.broadcast_to(one, (1, out.shape[1])) for out in outs]
+        if shares_a_byte(*outs):
+            refused += 1
+            with pytest.raises(ValueError, match="may share memory"):
+                run_many("naive", As, Bs, out=outs, device="cpu")
+        else:
+            memory[...] = 0
+            run_many("naive", As, Bs, out=outs, device="cpu")
+            assert all(np.all(out == 1) for out in outs)
+    assert 30 < refused < 270
