@@ -13,8 +13,8 @@ static bool in_forward_mode(void)
     return is_in;
 }
 
-/* Whether the argument is a view of the negatives of the values in its memory: 1 or 0, or -1 with an
- * exception set. */
+/* Whether the argument is a view of the negatives of the values in its memory: 1 or 0, or -1 with
+ * an exception set. */
 static int is_negative_view(PyObject *argument)
 {
     PyObject *const method = attribute_of(argument, "is_neg");
