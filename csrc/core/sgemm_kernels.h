@@ -84,7 +84,8 @@ SGEMM_KERNELS_API int sgemm_kernels_multiply(const char *variant, const sgemm_ke
 
 /* The same for a batch of `count` products. A, B, C and out describe the matrices of the first one;
  * those of the next begin stride_A, stride_B, stride_C and stride_out elements later. With a stride
- * of 0 all products read the same matrix. */
+ * of 0 all products read the same matrix. With a count of 0 nothing is computed, and the matrices
+ * may be NULL. */
 SGEMM_KERNELS_API int sgemm_kernels_multiply_batched(
     const char *variant, const sgemm_kernels_place *place, int64_t count, float alpha,
     const sgemm_kernels_matrix *A, int64_t stride_A, const sgemm_kernels_matrix *B,
@@ -93,7 +94,8 @@ SGEMM_KERNELS_API int sgemm_kernels_multiply_batched(
 
 /* The same for `count` products of any shapes. A, B, C and out are arrays of `count` matrices. Many
  * products can share a launch on a GPU. An `out` may overlap A, B and C of any product; the
- * matrices of `out` must not overlap each other. All are checked before any is computed. */
+ * matrices of `out` must not overlap each other. All are checked before any is computed. With a
+ * count of 0 the arrays may be NULL. */
 SGEMM_KERNELS_API int sgemm_kernels_multiply_many(
     const char *variant, const sgemm_kernels_place *place, int64_t count, float alpha,
     const sgemm_kernels_matrix *A, const sgemm_kernels_matrix *B, float beta,
