@@ -188,6 +188,10 @@ CALLER = """
     const void *l, const void *m
 void sgemm_(ALL);
 void call(ALL) { sgemm_(a, b, c, d, e, f, g, h, i, j, k, l, m); AFTER; }
+void call_other(void (*other)(ALL), ALL) {
+    other(a, b, c, d, e, f, g, h, i, j, k, l, m);
+    __asm__("");  /* no tail call */
+}
 """
 
 PLUGINS = {  # the BLAS of each, and its flags
@@ -219,12 +223,16 @@ def plugins(tmp_path_factory, request):
                 self.own = ctypes.CDLL(f"{folder}/{{owns[name]}}")
                 # The memory beside a 32-bit integer is not zero.
                 self.memory = (ctypes.c_int64 * 1)(1 if name == "wide" else 1 + (77 << 32))
-            def call(self):
+            def call(self, through=None):
                 size = ctypes.c_void_p(ctypes.addressof(self.memory))
                 C = uniform(1)
                 C[0] = 3
-                self.caller.call(b"N", b"N", size, size, size, one, one, size, one, size, one,
-                                 pointer(C), size)
+                arguments = (b"N", b"N", size, size, size, one, one, size, one, size, one,
+                             pointer(C), size)
+                if through:
+                    through.caller.call_other(self.caller.call, *arguments)
+                else:
+                    self.caller.call(*arguments)
                 assert C[0] == 4, C
             def count(self, name="own_sgemm_calls"):
                 return ctypes.c_long.in_dll(self.own, name).value
@@ -248,6 +256,9 @@ def test_each_caller_gets_the_blas_that_it_was_linked_with(plugins, first, reque
         for name in ("two", "one", "wide", "two"):
             loaded[name].call()
         print({name: each.count() for name, each in sorted(loaded.items())})
+        for each in loaded.values():
+            for other in loaded.values():
+                each.call(through=other)
         print(sum(each.count("errors") for each in loaded.values()))
     """
     process = preloaded(f"{plugins}\nfirst = {first!r}\n{textwrap.dedent(code)}")

@@ -113,6 +113,20 @@ static int64_t integer(const void *argument, bool wide)
     return wide ? *(const int64_t *)argument : *(const int32_t *)argument;
 }
 
+/* The own function. If it has a narrow one beside it, the integers decide: there is other memory
+ * beside a 32-bit integer, so as a 64-bit one it is misaligned or mostly too large. */
+static Own own_with(Entry entry, const void *caller, const void *const *integers, size_t count)
+{
+    Own own = own_function(entry, caller);
+    for (size_t index = 0; index < count && own.narrow; ++index) {
+        const bool can_be_wide = (uintptr_t)integers[index] % sizeof(int64_t) == 0 &&
+                                 integer(integers[index], true) >= INT32_MIN &&
+                                 integer(integers[index], true) <= UINT32_MAX;
+        own = can_be_wide ? own : (Own){own.narrow, false, NULL};
+    }
+    return own;
+}
+
 /* The lengths of the character arguments follow the others; many C callers omit them. */
 typedef void FortranSgemm(const char *, const char *, const void *, const void *, const void *,
                           const float *, const float *, const void *, const float *, const void *,
@@ -138,7 +152,8 @@ static void pass_on_fortran_sgemm(const void *arguments, void *own)
 static void fortran_sgemm(Entry entry, bool wide, const void *caller,
                           const FortranSgemmArguments *a)
 {
-    const Own own = own_function(entry, caller);
+    const void *const integers[] = {a->m, a->n, a->k, a->lda, a->ldb, a->ldc};
+    const Own own = own_with(entry, caller, integers, sizeof integers / sizeof *integers);
     wide = wide || own.wide;
     const Sgemm sgemm = {COLUMN_MAJOR,
                          number_of(*a->transa),
@@ -190,7 +205,8 @@ static void pass_on_fortran_ssyrk(const void *arguments, void *own)
 static void fortran_ssyrk(Entry entry, bool wide, const void *caller,
                           const FortranSsyrkArguments *a)
 {
-    const Own own = own_function(entry, caller);
+    const void *const integers[] = {a->n, a->k, a->lda, a->ldc};
+    const Own own = own_with(entry, caller, integers, sizeof integers / sizeof *integers);
     wide = wide || own.wide;
     const Ssyrk ssyrk = {COLUMN_MAJOR,
                          number_of(*a->uplo),

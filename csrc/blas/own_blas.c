@@ -53,8 +53,8 @@ static Own function_in(void *library, const char *name)
     void *const function = library ? dlsym(library, name) : NULL;
     const size_t length = strlen(name);
     const bool is_plain = length < 3 || strcmp(name + length - 3, "64_") != 0;
-    return is_own(function) ? (Own){function, !is_plain || width_is_64(function)}
-                            : (Own){NULL, false};
+    return is_own(function) ? (Own){function, !is_plain || width_is_64(function), NULL}
+                            : (Own){NULL, false, NULL};
 }
 
 static void *named;
@@ -119,7 +119,7 @@ static int note_object(struct dl_phdr_info *object, size_t bytes, void *context)
 static Own in_any_object(const char *name, bool only_importing)
 {
     Objects objects = {.imported = only_importing ? name : NULL};
-    Own own = {NULL, false};
+    Own own = {NULL, false, NULL};
     dl_iterate_phdr(note_object, &objects);
     for (size_t at = 0; at < objects.bytes && (!own.function || own.wide);
          at += strlen(objects.paths + at) + 1) {
@@ -138,7 +138,18 @@ static Own in_callers_object(const void *caller, const char *name, bool only_imp
     return dladdr(caller, &info) && info.dli_fname && *info.dli_fname &&
                    (!only_importing || imports_at(info.dli_fbase, name))
                ? in_loaded(info.dli_fname, name)
-               : (Own){NULL, false};
+               : (Own){NULL, false, NULL};
+}
+
+/* The function of a caller whose object imports the name. */
+static Own in_importing_caller(const void *caller, const char *name)
+{
+    Own own = in_callers_object(caller, name, true);
+    if (own.wide) {
+        const Own other = in_any_object(name, true);
+        own.narrow = other.wide ? NULL : other.function;
+    }
+    return own;
 }
 
 static Own find(const char *name, const void *caller)
@@ -147,7 +158,7 @@ static Own find(const char *name, const void *caller)
     /* As the loader would have searched. Python opens NumPy's OpenBLAS with RTLD_LOCAL, therefore
      * RTLD_NEXT does not see it. */
     own = own.function ? own : function_in(RTLD_NEXT, name);
-    own = own.function ? own : in_callers_object(caller, name, true);
+    own = own.function ? own : in_importing_caller(caller, name);
     own = own.function ? own : in_any_object(name, true);
     own = own.function ? own : in_callers_object(caller, name, false);
     return own.function ? own : in_any_object(name, false);

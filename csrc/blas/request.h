@@ -37,6 +37,9 @@ extern const char *const entry_names[BLAS_ENTRY_COUNT];
 typedef struct {
     void *function; /* NULL: the program has no BLAS */
     bool wide;      /* its integers have 64 bits */
+    /* If `wide`: a function of the same name with 32-bit integers, for another library that may
+     * have ended with a jump to ours. NULL if no loaded library calls one. */
+    void *narrow;
 } Own;
 
 /* C = alpha * A @ B + beta * C. For ssyrk, B is the transposed A, and only one triangle of C is
