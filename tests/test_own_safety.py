@@ -14,6 +14,7 @@ import sgemm_kernels as sk
 from sgemm_kernels import _cache, _core
 from sgemm_kernels.custom import cases, child_process, compiler, sanitize, tuning
 from sgemm_kernels.custom.cases import Tile
+from sgemm_kernels.custom.compiler import Source, late_build, library, watch_build
 from sgemm_kernels.custom.diagnosis import Finding
 from sgemm_kernels.custom.failures import placed
 
@@ -58,6 +59,39 @@ def test_sanitize_uses_a_deep_k_for_kernels_that_may_split_it(taken, deep):
     source = sk.kernel(sk.source(taken), name="mine").made_of
     watched = sanitize.cases_of(Tile(128, 256, 32), source)
     assert any(case.K >= cases.DEEP for case in watched) == deep
+
+
+ONE_TILE = """        if (!SEVERAL) {
+            return;
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ the consumers */"""
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "kind", "at"),
+    [
+        ("splitk", "        p.alpha = 1.0f;\n", "", "wrong values",
+         "store(s.p, index / N, index % N, sum);"),
+        ("splitk", "    if (index >= size) {\n        return;\n    }\n", "", "out of bounds",
+         "sum += s.partial_sums[slice * size + index];"),
+        pytest.param("fused", ONE_TILE, ONE_TILE.replace("!SEVERAL", "true"), "deadlock",
+                     "mbarrier_wait(shared.full + ahead.index", marks=pytest.mark.thorough),
+    ],
+)  # fmt: skip
+def test_products_that_share_out_work_reach_every_branch(name, old, new, kind, at):
+    """Blocks that compute several tiles, slices of K with alpha, and a ragged sum of them."""
+    text = sk.source(name)
+    assert text.count(old) == 1
+    source = Source(Path("mine.cu"), text.replace(old, new))
+    late = name == "fused"  # the checking build lacks its fallback
+    program, _ = library(source, late_build() if late else watch_build())
+    few = cases.shared_out(Tile(128, 128 if late else 256, 32), source)
+    finding = sanitize.in_order(sanitize.watch_these(program, few, source, 60))[0]
+    assert finding.kind == kind
+    assert at in source.text.splitlines()[finding.line - 1]
 
 
 def test_sanitize_finds_a_kernel_that_is_wrong_for_k_0():

@@ -132,10 +132,11 @@ def shared_out(tile: Tile, source: Source) -> list[Case]:
     the kernel that adds partial sums."""
     if not _SHARES_OUT.search("".join([source.text, *source.included.values()])):
         return []
-    ragged = Case(tile.BM + 1, tile.BN + 5, DEEP + tile.BK + 1, alpha=0.7, beta=0.5)
-    deep = replace(ragged, M=max(tile.BM - 1, 1), N=max(tile.BN - 3, 1), K=2 * DEEP + 3)
-    several = replace(ragged, alpha=1.0, beta=0.0, multiprocessors=1)
-    return [ragged, replace(deep, multiprocessors=3), several]
+    M, N, K = tile.BM + 1, max(tile.BN - 3, 1), DEEP + tile.BK + 1
+    ragged = Case(M, N, K, alpha=0.7, beta=0.5)
+    deep = replace(ragged, M=max(tile.BM - 1, 1), K=2 * DEEP + 3, multiprocessors=3)
+    shallow = K if falls_back(source) else 2 * tile.BK + 1
+    return [ragged, deep, Case(M, N, shallow, multiprocessors=1)]
 
 
 def falls_back(source: Source) -> bool:
