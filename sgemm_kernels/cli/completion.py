@@ -48,7 +48,7 @@ def arguments_of(command: Command) -> list[argparse.Action]:
 
 @dataclass(frozen=True)
 class _Argument:
-    """What a shell completes for an argument."""
+    """An argument, as a shell completes it."""
 
     options: Sequence[str]
     """Its names. Empty for a positional argument."""

@@ -52,8 +52,8 @@ def _page(level: Level) -> str:
 
 
 def course_around(folder: Path) -> Path:
-    """The course that this folder is in; the folder itself if it is in none. Of courses inside each
-    other, the outer one."""
+    """The course that contains this folder; the folder itself if there is none. If a course is
+    inside another, the outer one."""
     inner = folder.absolute()
     for outer in reversed([inner, *inner.parents]):
         if (outer / _PROGRESS).is_file() and (outer / levels()[0].folder).is_dir():
