@@ -1056,7 +1056,7 @@ def test_a_wheel_has_the_package_its_kernels_and_recorded_results(tree):
     assert {path.suffix for path in lib_files} == {".pc", ".cmake"}
     kernels = [path for path in sources.rglob("*") if path.suffix in {".cu", ".h"}]
     compiled_with = {
-        "core": ("*.h", "status.c", "threads.c"),
+        "core": ("*.h", "status.c", "threads.c", "undisturbed.c"),
         "count": ("*.h", "count.cpp"),
         "cpu": ("*.h", "*.cpp"),
         "custom": ("*.h", "*.cpp", "*.cu.in"),

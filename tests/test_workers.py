@@ -59,7 +59,8 @@ int main(void)
 def test_workers_watch_as_long_as_pauses_between_calls(tmp_path):
     source, program = tmp_path / "looks.c", tmp_path / "looks"
     source.write_text(PROGRAM)
-    sources = [CORE / name for name in ("workers.c", "threads.c", "strided.c", "status.c")]
+    names = ("workers", "threads", "undisturbed", "strided", "status")
+    sources = [CORE / f"{name}.c" for name in names]
     command = ["cc", "-O2", "-D_DEFAULT_SOURCE", f"-I{CORE}", "-o", program, source, *sources]
     subprocess.run([*command, "-lpthread"], check=True)
     seen = []
