@@ -12,6 +12,7 @@ from sgemm_kernels.custom.cases import Tile, shared_out
 from sgemm_kernels.custom.compiler import Source
 from sgemm_kernels.custom.diagnosis import Finding
 from sgemm_kernels.custom.failures import placed
+from sgemm_kernels.custom.load import name_fault
 from sgemm_kernels.custom.plain import PlainLaunch
 
 ABC = "float *A, float *B, float *C, "
@@ -154,6 +155,11 @@ def test_defaults_of_a_template_may_be_in_a_namespace():
     text = f"namespace x {{ enum {{ SIZE = 8 }};\ntemplate <int TILE = 2 * SIZE>\n{KERNEL}}}\n"
     assert source_of(text).plain.call == "x::mm<16>"
     assert source_of(text, function="mm<4>").plain.call == "x::mm<4>"
+
+
+def test_a_file_name_may_begin_with_a_digit():
+    assert name_fault("1_naive") is None
+    assert "use letters, digits and _" in name_fault("my-kernel")
 
 
 def test_global_may_be_in_a_macro():

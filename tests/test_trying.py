@@ -51,7 +51,7 @@ def test_new_says_how_to_try_a_file_in_a_folder_with_a_space(tmp_path, monkeypat
     assert shlex.split(command)[:2] == ["my kernels/mine.cu", "--like"]
 
 
-@pytest.mark.parametrize("file", ["my kernel.cu", "tile2d.cu", "1.cu"])
+@pytest.mark.parametrize("file", ["my kernel.cu", "tile2d.cu", "my-kernel.cu"])
 def test_new_creates_no_file_that_try_refuses(tmp_path, monkeypatch, capsys, file):
     monkeypatch.chdir(tmp_path)
     assert main(["new", file, "--like", "tile2d"]) == 2

@@ -47,7 +47,7 @@ def overflow(program: Path, source: Source, seconds: float) -> list[Finding]:
 
 
 def _large_sizes(plain: Plain) -> Iterator[tuple[int, int, int]]:
-    """Sizes with operands of more than 2^31 elements, each of which a grid has blocks for."""
+    """Sizes with operands of more than 2^31 elements that a grid can cover."""
     BM, BN, BK = plain.tile
     if plain.square:
         sides = (_up(side, math.lcm(BM, BN, plain.multiple_of[0])) for side in _SQUARES)
