@@ -214,7 +214,7 @@ def test_the_broken_barrier_is_reported_and_the_kernel_beats_a_rung(again):
     """Includes the cells that name the machine, which are not compared as a whole."""
     for cell in (said(ROOT / "notebooks"), said(again)):
         assert "mine is WRONG" in cell["broken"]
-        assert "mine.cu:47: race: " in cell["broken"]
+        assert "mine.cu:59: race: " in cell["broken"]
         assert "-   55          __syncthreads(); // the tiles are complete" in cell["broken"]
         assert "mine is correct" in cell["larger-cell"]
         assert "6 right, 2 did not compile" in cell["tune-cell"]

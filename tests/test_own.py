@@ -589,7 +589,10 @@ def test_a_kernel_that_is_endless_at_some_sizes_can_be_interrupted_in_this_proce
 def test_an_endless_kernel_fails_its_check():
     verdict = sk.kernel(ENDLESS, name="endless").check(device="cpu", seconds=1)
     assert not verdict
-    assert [finding.kind for finding in verdict.findings] == ["endless"]
+    (finding,) = verdict.findings
+    assert finding.kind == "not finished"
+    assert "the checking build reports endless" in finding.text
+    assert "volatile int64_t n" in verdict.source.splitlines()[finding.line - 1]
 
 
 ARGUMENTS = """

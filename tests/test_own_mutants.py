@@ -79,8 +79,8 @@ MUTANTS = {
     "endless loop": (
         "tile2d",
         {"left > 0; left -= BK": "left != 0; left -= BK"},
-        ("endless", "", "when its time was over"),
-        ("endless", "was not done after 2 s"),
+        ("endless", "left != 0; left -= BK", "the loop never ends"),
+        ("not finished", "was not done after 2 s"),
     ),
     "wrong stage": (
         "async",
@@ -307,7 +307,7 @@ def test_a_kernel_with_endless_output_is_stopped_and_its_output_not_kept():
     verdict = printing.sanitize(seconds=1)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert [finding.kind for finding in verdict.findings] == ["endless"]
+    assert [finding.kind for finding in verdict.findings] == ["not finished"]
     assert most < 10e6
 
 
@@ -327,7 +327,7 @@ def mutant(name):
 @pytest.mark.parametrize("name", MUTANTS)
 def test_sanitize_names_the_mistake_and_its_line(name):
     kind, line_has, says = MUTANTS[name][2]
-    verdict = mutant(name).sanitize(seconds=2)
+    verdict = mutant(name).sanitize(seconds=60)
     first = verdict.findings[0]
     assert first.kind == kind, verdict
     assert says in str(first), verdict

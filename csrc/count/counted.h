@@ -34,6 +34,9 @@ void name_scratch(const void *first, size_t bytes, bool zeros);
 /* Another matrix replaces A, B or C for a launch: that is what the kernel accesses. */
 void name_operand(const char *name, const Matrix &X, size_t bytes);
 
+/* In a checking program: the launcher gives it back, and counters must be zero again. */
+void watch_scratch_given(const void *first);
+
 /* Called before and after an asynchronous copy by a thread: its load and its store are both
  * accesses. */
 void count_copy(bool begins);

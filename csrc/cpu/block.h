@@ -50,7 +50,7 @@ void block_yield();
  * starts. */
 struct GroupBarrier {
     int arrived;
-    int line, thread; /* of the last arrival; for a block or a cluster, of the first */
+    int line, thread; /* of the last arrival */
     unsigned round;   /* increases each time all have arrived */
     GroupOperation *operation;
 };

@@ -12,7 +12,8 @@ KeptFibers sanitizer_kept;
 namespace {
 
 /* Replaces the value by next(value) and returns the old value. */
-template <class T, class Next> T exchange(T *address, const Next &next)
+template <class T, class Next>
+inline __attribute__((always_inline)) T exchange(T *address, const Next &next)
 {
     const int thread = block_thread();
     sanitizer_atomic_begins(thread, address, sizeof *address);

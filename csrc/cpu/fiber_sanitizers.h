@@ -189,7 +189,14 @@ void watch_release(const void *object);
 void watch_acquire(const void *object);
 void watch_fence();
 void watch_atomic(const void *address, size_t bytes);
+void watch_called_from(const void *returns_to); /* in the kernel, if it is a call there */
 void watch_barrier();
+void watch_thread_runs();
+void watch_two_barriers(int other_thread, int other_line, int line);
+void watch_mbarrier(const void *barrier, bool begins);
+void watch_product(float *const *sums, int n);
+void watch_product_commit();
+void watch_product_wait(int left);
 
 struct FiberSanitizer {};
 
@@ -212,7 +219,10 @@ static inline void sanitizer_close() {}
 static inline void sanitizer_create(FiberSanitizer *, char *, size_t) {}
 static inline void sanitizer_destroy(FiberSanitizer *) {}
 static inline void sanitizer_leave(FiberSanitizer *, FiberSanitizer *) {}
-static inline void sanitizer_arrive(FiberSanitizer *) {}
+static inline void sanitizer_arrive(FiberSanitizer *)
+{
+    watch_thread_runs();
+}
 static inline void sanitizer_block_begins()
 {
     watch_block_begins();
@@ -221,14 +231,36 @@ static inline void sanitizer_block_ends()
 {
     watch_block_ends();
 }
-static inline void sanitizer_thread_begins() {}
+static inline void sanitizer_thread_begins()
+{
+    watch_thread_runs();
+}
 static inline void sanitizer_thread_ends() {}
+static inline void sanitizer_called_from(const void *returns_to)
+{
+    watch_called_from(returns_to);
+}
+static inline void sanitizer_barriers_differ(int other_thread, int other_line, int line)
+{
+    watch_two_barriers(other_thread, other_line, line);
+}
+static inline void sanitizer_mbarrier_begins(const void *barrier)
+{
+    watch_mbarrier(barrier, true);
+}
+static inline void sanitizer_mbarrier_used(const void *barrier)
+{
+    watch_mbarrier(barrier, false);
+}
 static inline void sanitizer_fence(int)
 {
     watch_fence();
 }
-static inline void sanitizer_atomic_begins(int, void *address, size_t bytes)
+/* Inlined into the function that the kernel calls. */
+static inline __attribute__((always_inline)) void sanitizer_atomic_begins(int, void *address,
+                                                                          size_t bytes)
 {
+    watch_called_from(__builtin_return_address(0));
     watch_atomic(address, bytes);
 }
 static inline void sanitizer_atomic_ends(int, void *) {}
@@ -256,6 +288,11 @@ static __thread char barrier_of_round[8][2], cluster_barrier_of_round[2],
 static inline void sanitizer_barrier_arrives(int rank, unsigned round)
 {
     barrier_begins();
+    order_release(&barrier_of_round[rank][round % 2]);
+}
+/* A thread that has returned counts as arrived. */
+static inline void sanitizer_barrier_exits(int rank, unsigned round)
+{
     order_release(&barrier_of_round[rank][round % 2]);
 }
 static inline void sanitizer_cluster_barrier_arrives(unsigned round)
@@ -301,6 +338,7 @@ static inline void sanitizer_block_ends() {}
 static inline void sanitizer_thread_begins() {}
 static inline void sanitizer_thread_ends() {}
 static inline void sanitizer_barrier_arrives(int, unsigned) {}
+static inline void sanitizer_barrier_exits(int, unsigned) {}
 static inline void sanitizer_barrier_leaves(int, unsigned) {}
 static inline void sanitizer_cluster_barrier_arrives(unsigned) {}
 static inline void sanitizer_cluster_barrier_leaves(unsigned) {}
@@ -313,6 +351,13 @@ static inline void sanitizer_mbarrier_leaves(void *, int) {}
 static inline void sanitizer_fence(int) {}
 static inline void sanitizer_atomic_begins(int, void *, size_t) {}
 static inline void sanitizer_atomic_ends(int, void *) {}
+#endif
+
+#ifndef SGEMM_WATCHED
+static inline void sanitizer_called_from(const void *) {}
+static inline void sanitizer_barriers_differ(int, int, int) {}
+static inline void sanitizer_mbarrier_begins(const void *) {}
+static inline void sanitizer_mbarrier_used(const void *) {}
 #endif
 
 #endif

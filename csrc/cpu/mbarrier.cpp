@@ -27,14 +27,20 @@ void put(uint64_t *barrier, const State &state)
                static_cast<uint64_t>(state.parity) << 61 | mark << 62;
 }
 
+bool is_initialized(const uint64_t *barrier)
+{
+    return reinterpret_cast<uintptr_t>(barrier) % 8 == 0 && *barrier >> 62 == mark;
+}
+
 State get(const uint64_t *barrier, int line)
 {
-    const auto address = reinterpret_cast<uintptr_t>(barrier);
-    if (address % 8 != 0 || *barrier >> 62 != mark) {
+    if (!is_initialized(barrier)) {
         block_fail(status_error(
             STATUS_DEVICE, "%s, line %d: %s", thread_name(), line,
-            address % 8 ? "the address of an mbarrier must be a multiple of 8"
-                        : "no mbarrier is at this address: create one with grid_mbarrier_init"));
+            reinterpret_cast<uintptr_t>(barrier) % 8
+                ? "the address of an mbarrier must be a multiple of 8"
+                : "the mbarrier is not initialized: no mbarrier_init came before, or a barrier of "
+                  "the block is missing between mbarrier_init and this line"));
     }
     return {static_cast<int>(*barrier & most), static_cast<int>(*barrier >> 20 & most),
             static_cast<int>(*barrier >> 40 & 0x1fffff) - most,
@@ -65,6 +71,18 @@ void count_bytes(State *state, int bytes, int line)
     }
 }
 
+/* The running thread uses the barrier. Another thread may initialize it later: then a barrier of the
+ * block is missing, which a checker tells. */
+void use(const uint64_t *barrier)
+{
+#ifdef SGEMM_WATCHED
+    if (!is_initialized(barrier)) {
+        block_yield();
+    }
+#endif
+    sanitizer_mbarrier_used(barrier);
+}
+
 void describe(const void *what, char *text, size_t bytes)
 {
     const State state = get(static_cast<const uint64_t *>(what), 0);
@@ -82,6 +100,7 @@ void grid_mbarrier_init(uint64_t *barrier, int arrivals, int line)
                                 thread_name(), line, arrivals, most));
     }
     put(barrier, {arrivals, arrivals, 0, 0});
+    sanitizer_mbarrier_begins(barrier);
 }
 
 void grid_mbarrier_arrive(uint64_t *barrier, int line)
@@ -91,6 +110,7 @@ void grid_mbarrier_arrive(uint64_t *barrier, int line)
 
 void grid_mbarrier_arrive_expect(uint64_t *barrier, int bytes, int line)
 {
+    use(barrier);
     State state = get(barrier, line);
     sanitizer_mbarrier_arrives(barrier, state.parity);
     count_bytes(&state, bytes, line);
@@ -116,6 +136,7 @@ void grid_mbarrier_complete_bytes(uint64_t *barrier, int bytes, int line)
 
 int grid_mbarrier_parity(const uint64_t *barrier, int line)
 {
+    use(barrier);
     return get(barrier, line).parity;
 }
 
@@ -128,6 +149,7 @@ void grid_mbarrier_wait(uint64_t *barrier, int parity, int line)
                                 "%s, line %d: the parity of a phase must be 0 or 1, not %d",
                                 thread_name(), line, parity));
     }
+    use(barrier);
     if (get(barrier, line).parity != parity) {
         block_yield();
     }

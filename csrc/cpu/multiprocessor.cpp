@@ -382,6 +382,7 @@ void end_thread(Multiprocessor *self, int position)
     keep_from_running(self, static_cast<unsigned>(position));
     self->waits[position] = {&self->returned, returned, nullptr};
     self->last_returned = block->last_returned = thread;
+    sanitizer_barrier_exits(static_cast<int>(block - self->blocks), block->barrier.round);
     ++block->returned_of_warp[thread % self->grid->block_threads / warp_size];
     if (++block->returned == self->grid->block_threads) {
         poison_ended(self);
@@ -454,15 +455,19 @@ bool cannot_arrive(const Multiprocessor *self, int position)
     return !wait.what || wait.line == returned || wait.what == &self->cluster;
 }
 
-/* Checks that the running thread arrives at a barrier at the same line as the other threads. */
+/* Checks that the running thread arrives at a barrier at the same line as the other threads. The
+ * warps of a block may be at different lines: a GPU counts their arrivals. */
 void arrive(GroupBarrier *all, const char *parted, int line)
 {
-    if (all->arrived == 0) {
-        all->line = line;
-        all->thread = block_thread();
-    } else if (all->line != line) {
-        fail_at_lines(parted, line, *all);
+    const int thread = block_thread();
+    if (all->arrived > 0 && all->line != line) {
+        if (parted == parted_cluster || all->thread / warp_size == thread / warp_size) {
+            fail_at_lines(parted, line, *all);
+        }
+        sanitizer_barriers_differ(all->thread, all->line, line);
     }
+    all->line = line;
+    all->thread = thread;
 }
 
 } /* namespace */
@@ -563,6 +568,7 @@ void block_yield()
 
 void grid_barrier(int line)
 {
+    sanitizer_called_from(__builtin_return_address(0));
     Multiprocessor *const self = multiprocessor;
     Block *const block = self->block;
     GroupBarrier *const all = &block->barrier;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "block.h"
+#include "fiber_sanitizers.h"
 #include "float_bits.h"
 #include "late.h"
 #include "multiply_fp16.h"
@@ -311,6 +312,23 @@ void wait(void *const *threads)
         end(group, group->products[0]);
         group->products.erase(group->products.begin());
     }
+}
+#elif defined(SGEMM_WATCHED)
+/* Computes the product immediately. ../custom/watch_products.cpp checks when its sums are used. */
+void begin(const Product &product, const Registers &registers)
+{
+    watch_product(registers.d, product.n);
+    multiply(product, registers);
+}
+
+void fence(void *const *) {}
+void commit(void *const *)
+{
+    watch_product_commit();
+}
+void wait(void *const *threads)
+{
+    watch_product_wait(*static_cast<const int *>(threads[0]));
 }
 #else
 /* Computes the product immediately. */

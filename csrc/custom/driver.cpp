@@ -1,9 +1,10 @@
 /* Runs one kernel for a list of products, each access watched, and prints what is wrong.
  *
- *   driver SECONDS CASE...      a CASE may also be that of large.h
+ *   driver SECONDS FILES CASE...      a CASE may also be that of large.h
  *
- * A CASE is M,N,K, A by columns, B by columns, the shifts of A, B and C in floats, alpha, beta, and
- * the letter of its values (fill_special), and flags (Case). Each output line has fields separated
+ * FILES are the kernel's own, with slashes between them. A CASE is M,N,K, A by columns, B by
+ * columns, the shifts of A, B and C in floats, alpha, beta, and the letter of its values
+ * (fill_special), and flags (Case). Each output line has fields separated
  * by tabs: a finding (watch.cpp), the start of a case, its counts, or the message of a failed
  * launch. A product that takes longer than SECONDS ends the program. watch.cpp or late.cpp is
  * linked with it. */
@@ -16,6 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <string>
@@ -74,6 +76,7 @@ class Operand {
         float *const first = reinterpret_cast<float *>(memory_) + guard + shift;
         matrix = {first, rows, cols, by_columns ? 1 : ld, by_columns ? ld : 1};
         name_ = name;
+        by_columns_ = by_columns;
     }
     ~Operand()
     {
@@ -118,7 +121,7 @@ class Operand {
     }
     WatchedOperand watched(bool input, bool readable) const
     {
-        return {name_, matrix, memory_, bytes_, input, readable};
+        return {name_, matrix, memory_, bytes_, by_columns_, input, readable};
     }
 
     Matrix matrix;
@@ -127,6 +130,7 @@ class Operand {
     const char *name_;
     char *memory_;
     size_t bytes_;
+    bool by_columns_;
 };
 
 /* As check() does (custom/check.py): a NaN in A, the same beside a zero, an infinity in B, or tiny
@@ -205,6 +209,17 @@ Status launch(const Sgemm &problem)
     return status;
 }
 
+/* Including those of tiles that are partly beyond the edge. */
+double multiply_adds_of(const Case &c)
+{
+    double product = 1;
+    const int64_t sizes[] = {c.M, c.N, c.K};
+    for (int i = 0; i < 3; ++i) {
+        product *= static_cast<double>(sizes[i] + std::max((KERNEL)->spec.block_tile[i], 0));
+    }
+    return product;
+}
+
 /* Returns whether the result is right. */
 bool run_case(const Case &c)
 {
@@ -227,13 +242,15 @@ bool run_case(const Case &c)
         }
     }
     watch_operands({A.watched(true, true), B.watched(true, true),
-                    C.watched(false, c.beta != 0.0f || c.reads_C)});
+                    C.watched(false, c.beta != 0.0f || c.reads_C)},
+                   multiply_adds_of(c));
     const std::vector<float> before = values_of(C);
     const Sgemm problem = {A.matrix, B.matrix, C.matrix, c.alpha, c.beta};
     const Status status = launch(problem);
     watch_print_counts();
     if (status.code != STATUS_OK) {
         printf("failed\t%s\n", status.message);
+        watch_print_suspects(false);
         return false;
     }
     if (is_right(c, A, B, C, old)) {
@@ -249,11 +266,12 @@ bool run_case(const Case &c)
         }
         watch_fill_with_zeros(false);
     }
-    watch_print_suspects();
+    watch_print_suspects(true);
     return false;
 }
 
 bool done;
+unsigned seconds; /* the time limit of a product */
 
 void tell_exit()
 {
@@ -265,9 +283,11 @@ void tell_exit()
 
 [[noreturn]] void stop(int number, siginfo_t *about, void *)
 {
+    char text[60];
     switch (number) {
     case SIGALRM:
-        watch_print_place("endless", "the kernel was here when its time was over");
+        snprintf(text, sizeof text, "the kernel was here after %u s", seconds);
+        watch_print_place("not finished", text);
         break;
     case SIGFPE:
         watch_print_place("ended its process", "the processor refuses this: a division by 0");
@@ -299,8 +319,9 @@ int main(int count, char **arguments)
         sigaction(number, &action, nullptr);
     }
     atexit(tell_exit);
-    const unsigned seconds = count > 1 ? static_cast<unsigned>(atoi(arguments[1])) : 0;
-    for (int index = 2; index < count; ++index) {
+    seconds = count > 1 ? static_cast<unsigned>(atoi(arguments[1])) : 0;
+    watch_files(count > 2 ? arguments[2] : "");
+    for (int index = 3; index < count; ++index) {
 #ifdef SGEMM_WATCHED
         if (strncmp(arguments[index], "large,", 6) == 0) {
             printf("case\t%s\n", arguments[index]);

@@ -19,7 +19,8 @@ constexpr int64_t most_filled = 8192; /* up to this K, the last element of C is 
 /* All elements are 0 but the last row of A or column of B. */
 class LargeOperand {
   public:
-    LargeOperand(const char *name, int64_t rows, int64_t cols, bool by_columns) : name_(name)
+    LargeOperand(const char *name, int64_t rows, int64_t cols, bool by_columns)
+        : name_(name), by_columns_(by_columns)
     {
         bytes_ = static_cast<size_t>(rows * cols + 2 * beside) * sizeof(float);
         memory_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
@@ -46,13 +47,14 @@ class LargeOperand {
     }
     WatchedOperand watched(bool input) const
     {
-        return {name_, matrix, static_cast<char *>(memory_), bytes_, input, true};
+        return {name_, matrix, static_cast<char *>(memory_), bytes_, by_columns_, input, true};
     }
 
     Matrix matrix;
 
   private:
     const char *name_;
+    bool by_columns_;
     void *memory_;
     size_t bytes_;
 };
@@ -79,7 +81,8 @@ Outcome run_last_block(const int64_t (&sizes)[3], const int (&turned)[3],
         B.at(k, N - 1) = static_cast<float>(k % 5 + 1);
         outcome.right += A.at(M - 1, k) * B.at(k, N - 1);
     }
-    watch_operands({A.watched(true), B.watched(true), C.watched(false)});
+    watch_operands({A.watched(true), B.watched(true), C.watched(false)},
+                   static_cast<double>(M) * static_cast<double>(N) * static_cast<double>(K));
     plain_last_block = true;
     const Status status = launch({A.matrix, B.matrix, C.matrix, 1.0f, 0.0f});
     plain_last_block = false;
@@ -119,8 +122,7 @@ bool run_large(const char *text, Status (*launch)(const Sgemm &problem))
             char words[120];
             snprintf(words, sizeof words,
                      "in small products the last block %s, and here it does not", what[operand]);
-            watch_print_at("out of bounds", outcomes[1].touch.place[operand], names[operand],
-                           words);
+            watch_print_at("out of bounds", outcomes[1].touch.site[operand], names[operand], words);
             return true;
         }
     }
@@ -132,7 +134,7 @@ bool run_large(const char *text, Status (*launch)(const Sgemm &problem))
         char words[120];
         snprintf(words, sizeof words, "the last element of C is %.9g, expected %.9g",
                  static_cast<double>(large.got), static_cast<double>(large.right));
-        watch_print_at("wrong values", large.touch.place[2], "C", words);
+        watch_print_at("wrong values", large.touch.site[2], "C", words);
     }
     return true;
 }

@@ -30,7 +30,8 @@ void watch_order(int index)
     grid_check = {index, 0, true};
 }
 
-void watch_operands(const WatchedOperand (&)[3]) {}
+void watch_files(const char *) {}
+void watch_operands(const WatchedOperand (&)[3], double) {}
 void watch_launcher(bool begins)
 {
     const size_t bytes = late_memory_left();
@@ -51,7 +52,7 @@ FaultyAccess watch_meaning_of(const void *)
 {
     return {"out of bounds", "the processor refuses this address, which is in no array"};
 }
-void watch_print_suspects() {}
+void watch_print_suspects(bool) {}
 void watch_print_place(const char *kind, const char *text)
 {
     print_finding(kind, "", text);

@@ -3,6 +3,7 @@
 
 #include "../cpu/block.h"
 #include "../cpu/fiber_sanitizers.h"
+#include "../cpu/multiprocessor.h"
 
 #pragma GCC visibility push(hidden)
 extern "C" {
@@ -35,19 +36,24 @@ void plain_warp_barrier(unsigned mask, int line)
 
 int plain_barrier_count(bool predicate, int line)
 {
-    static __thread int counted, left;
+    static __thread int counted;
+    static __thread unsigned last_round;
+    /* Each barrier has another round: the first thread to arrive begins a new count. */
+    const unsigned round = multiprocessor->block->barrier.round + 1;
+    if (last_round != round) {
+        last_round = round;
+        counted = 0;
+    }
     counted += predicate;
     grid_barrier(line);
     const int count = counted;
-    if (++left == block_thread_count()) {
-        counted = left = 0;
-    }
     grid_barrier(line);
     return count;
 }
 
 /* As in ../cpu/exchange.cpp. */
-template <class T> static T exchange(T *address, T (*next)(T, T, T), T a, T b)
+template <class T>
+static inline __attribute__((always_inline)) T exchange(T *address, T (*next)(T, T, T), T a, T b)
 {
     const int thread = block_thread();
     sanitizer_atomic_begins(thread, address, sizeof *address);

@@ -3,7 +3,7 @@
  * word?
  *
  * The kernel is compiled as in the counting build (../count/counted.h), with a call before each
- * access, and watch.cpp defines these functions instead of ../count/count.cpp. A race is found in
+ * access, and watch_calls.cpp defines these functions instead of ../count/count.cpp. A race is found in
  * whichever order the CPU device runs the threads. */
 #ifndef SGEMM_OWN_KERNEL_WATCH_H
 #define SGEMM_OWN_KERNEL_WATCH_H
@@ -19,12 +19,16 @@ struct WatchedOperand {
     Matrix matrix;
     char *memory;
     size_t bytes;
-    bool input;    /* a kernel must not write it */
-    bool readable; /* false for C if beta is 0 */
+    bool by_columns; /* column-major: with one row or column, the strides do not say so */
+    bool input;      /* a kernel must not write it */
+    bool readable;   /* false for C if beta is 0 */
 };
 
-/* Sets the operands of the next launch. */
-void watch_operands(const WatchedOperand (&operands)[3]);
+/* The names of the kernel's own files, with slashes between them. Call it first. */
+void watch_files(const char *names);
+
+/* Sets the operands of the next launch, and how many multiply-adds its blocks compute at most. */
+void watch_operands(const WatchedOperand (&operands)[3], double multiply_adds);
 
 /* The host's launcher begins or ends. It must not access the operands' memory itself. */
 void watch_launcher(bool begins);
@@ -42,13 +46,13 @@ void watch_forget_suspects();
 
 /* What the threads did in operands that are too large for a record of each word. */
 struct LargeTouch {
-    bool there[3];      /* reads of the last row of A and column of B, stores of the last of C */
-    uintptr_t place[3]; /* of these accesses */
+    bool there[3]; /* reads of the last row of A and column of B, stores of the last of C */
+    int site[3];   /* of these accesses: watched.h */
 };
 const LargeTouch &watch_large_touch();
 
 /* Prints a finding at a place. */
-void watch_print_at(const char *kind, uintptr_t place, const char *array, const char *text);
+void watch_print_at(const char *kind, int site, const char *array, const char *text);
 
 /* Why the processor refused an access. */
 struct FaultyAccess {
@@ -68,8 +72,8 @@ void watch_print_place(const char *kind, const char *text);
 /* Prints that an element of C is wrong, with the line that stored it and an unread factor. */
 void watch_print_wrong(int64_t row, int64_t col, double got, double right);
 
-/* For a wrong product: prints the reads of memory that was never written, and the first element of
- * C that was never written. */
-void watch_print_suspects();
+/* For a product that is wrong, or whose launch failed: prints the reads of memory that was never
+ * written, and the first element of C that was never written if the launch has ended. */
+void watch_print_suspects(bool has_ended);
 
 #endif

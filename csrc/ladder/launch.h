@@ -75,6 +75,9 @@ static inline void scratch_give(void *memory, const Launch *)
 #ifdef SGEMM_LATE
     late_memory_given(memory);
 #endif
+#ifdef SGEMM_WATCHED
+    watch_scratch_given(memory);
+#endif
     free(memory);
 }
 #endif

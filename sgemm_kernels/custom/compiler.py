@@ -35,7 +35,7 @@ __all__ = ["CompileError", "Source", "digest_of", "headers", "headers_digest", "
 _NOT_LINKED = ("device.cpp", "multiply.cpp")
 
 _WARNINGS = ("-Wall", "-Wextra", "-Wno-unknown-pragmas", "-Wno-missing-field-initializers")
-_REDZONE = 128  # bytes after each shared array: csrc/custom/watch.cpp
+_REDZONE = 128  # bytes after each shared array: csrc/custom/watched.h
 _DEFINE = re.compile(r"[A-Za-z_]\w*")
 _MESSAGES_SHOWN = 40  # lines of a compiler's messages
 _COMPILE_S = 600.0
@@ -98,7 +98,8 @@ def run_build() -> Build:
 def count_build() -> Build:
     """A library that counts the first block's accesses, as the extension's counting build."""
     clang = "clang" in find_compiler()[1]
-    kernel = ("-O0",) if clang else ("-O1", "-fno-tree-sra")
+    # Loops stay in the order of the text, in which the checking build looks for their rounds.
+    kernel = ("-O0",) if clang else ("-O1", "-fno-tree-sra", "-fno-reorder-blocks")
     kernel = (*kernel, "-fno-exceptions", "-ffp-contract=off", "-fsanitize=thread")
     parts = (*_device(), "count/count.cpp", "custom/library.cpp")
     return Build("count", kernel, ("-O2", "-DSGEMM_COUNTED=1"), parts, annotated=True)
@@ -109,7 +110,8 @@ def watch_build() -> Build:
     count = count_build()
     kernel = (*count.kernel, "-fwrapv", "-fsanitize=bounds", "-fsanitize-coverage=trace-pc")
     kernel = (*kernel, *_accepted("-ftrivial-auto-var-init=pattern"))
-    parts = (*_device(), "custom/watch.cpp", "custom/large.cpp", "custom/driver.cpp")
+    watch = (f"custom/{path.name}" for path in sorted((headers() / "custom").glob("watch*.cpp")))
+    parts = (*_device(), *watch, "custom/large.cpp", "custom/driver.cpp")
     return Build(
         "watch", kernel, ("-O2", "-DSGEMM_COUNTED=1", "-DSGEMM_WATCHED=1"), parts, True, ()
     )
@@ -169,7 +171,7 @@ def _flags(source: Source, build: Build) -> list[str]:
         if source.launch is not None
         else []
     )
-    return [*build.kernel, *build.all, *plain, *source.flags()]
+    return [*build.all, *build.kernel, *plain, *source.flags()]  # the kernel's own -O counts
 
 
 def parts_of(build: Build, source: Source) -> list[Path]:
@@ -271,7 +273,9 @@ def _compile_kernel(
         assembly = target.with_suffix(".s")
         done = run_compiler([*command, "-S", argument, "-o", str(assembly)], folder)
         if done.returncode == 0:
-            annotated_text = annotate(assembly.read_text(encoding="utf-8"), apart=_REDZONE)
+            annotated_text = annotate(
+                assembly.read_text(encoding="utf-8"), apart=_REDZONE, own=source.own_files
+            )
             assembly.write_text(annotated_text, encoding="utf-8")
             assemble = [*shlex.split(compiler[0]), "-c", str(assembly), "-o", str(target)]
             done = run_compiler(assemble, folder)

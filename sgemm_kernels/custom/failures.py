@@ -29,7 +29,7 @@ def _line_of_launch(source: str, message: str) -> int | None:
 def finding_of(error: Exception, source: Source, seconds: float) -> Finding:
     """The finding for an exception. ``seconds`` is the time limit that was set."""
     if isinstance(error, EndlessError):
-        return Finding("endless", f"{error.doing or 'it'} was not done after {seconds:g} s")
+        return Finding("not finished", f"{error.doing or 'it'} was not done after {seconds:g} s")
     if isinstance(error, ChildError):
         return Finding("ended its process", error.what)
     if isinstance(error, CompileError):

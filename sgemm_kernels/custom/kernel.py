@@ -55,6 +55,10 @@ _FIRST_LAUNCH_S = 60.0
 """The time limit of the first launch on a GPU, which includes some seconds for the driver."""
 
 
+_WATCH_S = 20.0
+"""The least time limit of a product in the checking build, which is slower."""
+
+
 class Kernel:
     """A custom kernel, which can be passed instead of a variant's name.
 
@@ -186,7 +190,7 @@ class Kernel:
             raise
         except (CompileError, DeviceError, UnsupportedVariantError) as error:
             findings = [finding_of(error, self._source, seconds)]
-            if findings[0].kind == "ended its process":
+            if findings[0].kind in ("ended its process", "not finished"):
                 findings = [self._with_place(findings[0], seconds)]
         return self._verdict("check", where, cases, begin_s, findings)
 
@@ -237,7 +241,7 @@ class Kernel:
             cases, findings = self._watch(tile, seconds)
             if sanitize.looks_unset(findings):
                 findings += sanitize.unset_variables(self._source, tile, seconds)
-            if not findings:
+            if all(finding.harmless for finding in findings):
                 late, _ = compiler.library(self._source, late_build())
                 watched, _ = compiler.library(self._source, watch_build())
                 findings += sanitize.watch_late(late, watched, self._source, tile, seconds)
@@ -245,7 +249,7 @@ class Kernel:
                 more, told = compute_sanitizer.watch(self, where)
                 cases += more
                 findings += told
-            if not findings:
+            if all(finding.harmless for finding in findings):
                 findings += self.child.call_within(_COMPILE_S, for_gpu.findings, self)
             if not any(not finding.harmless for finding in findings):
                 program, _ = compiler.library(self._source, watch_build())
@@ -275,7 +279,7 @@ class Kernel:
     def _with_place(self, finding: Finding, seconds: float) -> Finding:
         """The finding, with the line that the checking build reports, if any."""
         with contextlib.suppress(Error):
-            for seen in self._watch(tile_of(self.variant), seconds)[1]:
+            for seen in self._watch(tile_of(self.variant), max(seconds, _WATCH_S))[1]:
                 if seen.line is not None:
                     text = f"{finding.text}; the checking build reports {seen.kind}: "
                     text += seen.text

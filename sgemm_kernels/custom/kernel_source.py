@@ -182,6 +182,12 @@ class Source:
         return {str(path): text for path, text in self.included.items() if path.parent != package}
 
     @property
+    def own_files(self) -> list[str]:
+        """The names of the file and of its included files outside the package."""
+        own = [path.name for path in self.included if headers() not in path.parents]
+        return [self.file, *own]
+
+    @property
     def digest(self) -> str:
         """A digest of the file, its included files, its defines and this package's headers."""
         own = self._own_included()

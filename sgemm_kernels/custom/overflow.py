@@ -37,7 +37,7 @@ def overflow(program: Path, source: Source, seconds: float) -> list[Finding]:
         argument = ",".join(map(str, ["large", *sizes, *small[0], *small[1], *turned]))
         M, N, K = sizes
         when = f"M, N, K = {M}, {N}, {K}"
-        found = watch_arguments(program, [argument], when, source.file, seconds)
+        found = watch_arguments(program, [argument], when, source, seconds)
         told = [finding for finding in found if finding.kind in _TOLD]
         if told:
             text = told[0].text.replace("; at M", ": an index has too few bits; at M")

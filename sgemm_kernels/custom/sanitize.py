@@ -5,11 +5,8 @@ device, which has a GPU's threads and barriers.
 """
 
 import re
-import subprocess
-import threading
-from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,24 +23,25 @@ from .cases import (
     plain_cases,
     shared_out,
 )
-from .check import message_finding
 from .child_process import begin
 from .compiler import CompileError, Source, library, watch_build
 from .diagnosis import Finding
 from .plain import Plain
+from .watched import ProductCounts, run_watched
 
 _CAUSES = (
     "does not compile",
     "divergent barrier",
-    "deadlock",
+    "endless",
     "unaligned",
     "out of bounds",
     "writes to an input",
     "race",
+    "deadlock",
     "memory nobody wrote",
     "too much shared memory",
     "scratch memory",
-    "endless",
+    "not finished",
     "never set",
     "overflow",
     "launch failed",
@@ -53,29 +51,22 @@ _CAUSES = (
 """The likeliest cause first. A later kind may be a consequence of an earlier one."""
 
 _CONSEQUENCES = {
+    "endless": ("out of bounds", "memory nobody wrote", "never set", "wrong values"),
     "deadlock": ("never set", "wrong values"),
     "divergent barrier": ("race", "memory nobody wrote", "never set", "wrong values"),
     "out of bounds": ("memory nobody wrote", "never set", "wrong values"),
     "unaligned": ("wrong values",),
-    "race": ("memory nobody wrote", "wrong values"),
-    "memory nobody wrote": ("wrong values",),
+    "race": ("deadlock", "memory nobody wrote", "never set", "wrong values"),
+    "memory nobody wrote": ("deadlock", "wrong values"),
     "never set": ("wrong values",),
 }
 """The kinds to leave out beside their possible cause."""
 
 _LETTERS = {**SPECIAL, FRACTIONS: "f"}
 """The letters of values in the arguments of csrc/custom/driver.cpp."""
-_RECORD = re.compile(r"(case|counted|finding|failed)\t(.*)")
-"""A record in the program's output. The kernel may have printed before it in the same line."""
-_COUNTED = re.compile(r"\t".join([r"(\d{1,18})"] * 11))
-_STOPPED = 3
-"""The program's exit status after a finding that ended it."""
-_GRACE_S = 1.0
-"""How long the program may take to end itself after its time limit."""
-_MORE = 4
-"""How many products follow the first one with a finding."""
-_LINES_SAID = 3
-"""The last lines of other output that are shown if the program ended itself."""
+_DEEP_CASES, _EVERY_SHALLOW = 5, 3
+"""A kernel that leaves a small K to another kernel: how many products have a large K, and how many
+of the others are computed."""
 
 _DECLARATION = re.compile(
     r"^[ \t]*(?!return|using|typedef|static|extern|goto|__shared__|constexpr|break|continue)"
@@ -154,34 +145,6 @@ def _argument(case: Case, plain: Plain | None, *, pads: bool = True, sets_C: boo
     return ",".join(map(str, facts))
 
 
-@dataclass(frozen=True)
-class ProductCounts:
-    """What one watched product did."""
-
-    barriers: int
-    """``__syncthreads()`` of the first block."""
-    atomics: int
-    """Atomic operations of all threads."""
-    accesses: int
-    """Accesses to memory by the first block's busiest thread."""
-    static_shared_bytes: int
-    shared_reads: int
-    """Reads of shared memory by the first block."""
-    reads_ahead: int
-    """Those after the same thread has read new elements of A and of B since its last barrier. An
-    element is new if no thread has read it."""
-    reads_in_flight: int
-    """Those while an asynchronous copy of the same thread is on its way."""
-    waits: int
-    """Waits of the first block that complete an asynchronous copy."""
-    waits_with_more: int
-    """Those that leave another copy of the same thread on its way."""
-    copied: int
-    """Words that the first block copies asynchronously."""
-    copied_to_mbarriers: int
-    """Those whose copies arrive at an mbarrier."""
-
-
 def watch(
     program: Path, tile: Tile, source: Source, seconds: float
 ) -> tuple[list[ProductCounts | None], list[Finding]]:
@@ -189,33 +152,34 @@ def watch(
 
     The program is ended when one product takes longer than ``seconds``.
     """
-    special = has_special(source)
-    cases = [case for case in cases_of(tile, source) if special or not _is_special(case)]
+    cases = cases_of(tile, source)
+    if falls_back(source):
+        cases = [*_deep(cases)[:_DEEP_CASES], *_not_special(cases)[::_EVERY_SHALLOW]]
     arguments = [_argument(case, source.plain) for case in cases]
-    return _watch(program, cases, arguments, source.file, seconds)
+    return run_watched(program, cases, arguments, source, seconds)
 
 
 def watch_these(program: Path, cases: list[Case], source: Source, seconds: float) -> list[Finding]:
     """The findings for these products."""
     arguments = [_argument(case, source.plain) for case in cases]
-    return _watch(program, cases, arguments, source.file, seconds)[1]
+    return run_watched(program, cases, arguments, source, seconds)[1]
 
 
 def watch_arguments(
-    program: Path, arguments: list[str], when: str, file: str, seconds: float
+    program: Path, arguments: list[str], when: str, source: Source, seconds: float
 ) -> list[Finding]:
     """The findings for other arguments of the program, which are products of these sizes."""
-    return _watch(program, [when] * len(arguments), arguments, file, seconds)[1]
+    return run_watched(program, [when] * len(arguments), arguments, source, seconds)[1]
 
 
 def watch_cases(
-    program: Path, cases: list[Case], plain: Plain | None, file: str, seconds: float
+    program: Path, cases: list[Case], source: Source, seconds: float
 ) -> tuple[list[ProductCounts | None], list[Finding]]:
     """Runs the program for these products. The launcher of a plain kernel neither pads the operands
     nor sets C first. Returns the counts of each product that began (None if it did not end), and
     the findings."""
-    arguments = [_argument(case, plain, pads=False, sets_C=False) for case in cases]
-    return _watch(program, cases, arguments, file, seconds)
+    arguments = [_argument(case, source.plain, pads=False, sets_C=False) for case in cases]
+    return run_watched(program, cases, arguments, source, seconds)
 
 
 def elsewhere(program: Path, source: Source, seconds: float) -> list[Finding]:
@@ -229,7 +193,7 @@ def elsewhere(program: Path, source: Source, seconds: float) -> list[Finding]:
     whole = cases_of(Tile(M, N, K), source)[0]
     if plain.reads_C and not plain.accumulates:
         argument = _argument(replace(whole, beta=0.0), plain, sets_C=False)
-        for finding in _watch(program, [whole], [argument], source.file, seconds)[1]:
+        for finding in run_watched(program, [whole], [argument], source, seconds)[1]:
             if finding.array == "C":
                 text = "C is read although beta is 0: if it holds NaN, so does the result. The "
                 text += "launcher zeroes C first"
@@ -246,7 +210,7 @@ def elsewhere(program: Path, source: Source, seconds: float) -> list[Finding]:
             sizes = dict.fromkeys("MNK", sizes["M"])
         case = replace(whole, M=sizes["M"], N=sizes["N"], K=sizes["K"])
         argument = _argument(case, plain, pads=False)
-        _, findings = _watch(program, [case], [argument], source.file, seconds)
+        _, findings = run_watched(program, [case], [argument], source, seconds)
         if findings:
             worst = in_order(findings)[0]
             first = first or worst
@@ -259,115 +223,12 @@ def elsewhere(program: Path, source: Source, seconds: float) -> list[Finding]:
     return told
 
 
-def _watch(
-    program: Path,
-    cases: Sequence[Case | str],
-    arguments: list[str],
-    file: str,
-    seconds: float,
-) -> tuple[list[ProductCounts | None], list[Finding]]:
-    process = subprocess.Popen(
-        [str(program), str(max(round(seconds), 1)), *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        errors="replace",
-        start_new_session=True,
-    )
-    watchdog = _Watchdog(process, max(seconds, 1) + _GRACE_S)
-    findings: dict[tuple[Any, ...], Finding] = {}
-    counts: list[ProductCounts | None] = []
-    when = ""
-    said: deque[str] = deque(maxlen=_LINES_SAID)
-    done = enough = False
-    first_wrong: int | None = None
-    with process:
-        try:
-            watchdog.restart()
-            assert process.stdout is not None
-            for line in process.stdout:
-                done = line.endswith("done\n")
-                record = _RECORD.search(line)
-                if record is None:
-                    said.append(line.strip())
-                elif record[1] == "case" and record[2] in arguments[len(counts) :][:1]:
-                    if first_wrong is not None and len(counts) > first_wrong + _MORE:
-                        process.kill()
-                        enough = True
-                        break
-                    case = cases[len(counts)]
-                    when = f"at {case if isinstance(case, str) else case.text}"
-                    counts.append(None)
-                    watchdog.restart()
-                elif record[1] == "counted":
-                    if counts and (numbers := _COUNTED.fullmatch(record[2])) is not None:
-                        counts[-1] = ProductCounts(*map(int, numbers.groups()))
-                elif (finding := _finding(record[0].split("\t"), when, file)) is not None:
-                    place = (finding.kind, finding.file, finding.line, finding.array)
-                    findings.setdefault(place, finding)
-                    first_wrong = len(counts) if first_wrong is None else first_wrong
-            process.wait()
-        except BaseException:
-            process.kill()
-            raise
-        finally:
-            watchdog.stop()
-    if watchdog.has_killed:
-        text = f"a product {when} was not done after {seconds:g} s"
-        findings[("endless",)] = Finding("endless", text)
-    stopped = process.returncode == _STOPPED and findings
-    whole = process.returncode == 0 and done and len(counts) == len(cases)
-    if not (stopped or whole or enough or watchdog.has_killed):
-        text = f"exit status {process.returncode}, {when} {' '.join(said)}"
-        findings[("ended its process",)] = Finding("ended its process", text.strip())
-    return counts, list(findings.values())
-
-
-class _Watchdog:
-    """Kills a process if ``restart`` is not called in time. The program has its own alarm, but a
-    kernel may have disabled it."""
-
-    def __init__(self, process: "subprocess.Popen[str]", seconds: float) -> None:
-        self._process, self._seconds = process, seconds
-        self._timer: threading.Timer | None = None
-        self.has_killed = False
-
-    def restart(self) -> None:
-        self.stop()
-        self._timer = threading.Timer(self._seconds, self._kill)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _kill(self) -> None:
-        self.has_killed = True
-        self._process.kill()
-
-
-def _finding(line: list[str], case: str, file: str) -> Finding | None:
-    match line:
-        case ["finding", kind, name, number, array, block, thread, other, text]:
-            threads = tuple(int(n) for n in (thread, other) if int(n) >= 0)
-            return Finding(
-                kind,
-                f"{text}; {case}",
-                file=name or None,
-                line=int(number) or None,
-                array=array or None,
-                threads=threads,
-                block=int(block) if int(block) >= 0 else None,
-            )
-        case ["failed", message]:
-            return message_finding(message, file, case)
-    return None
-
-
-def looks_unset(findings: Iterable[Finding]) -> bool:
-    """Whether wrong results look like the effect of an uninitialized variable."""
+def looks_unset(findings: list[Finding]) -> bool:
+    """Whether wrong results look like the effect of an uninitialized variable, and of nothing that
+    the findings name."""
+    left = in_order(findings)
+    if not left or left[0].kind not in ("memory nobody wrote", "wrong values"):
+        return False
     for finding in findings:
         if finding.kind == "wrong values" and (
             found := re.search(r"is (\S+), expected", finding.text)
@@ -398,26 +259,31 @@ def _is_special(case: Case) -> bool:
     return case.special not in ("", FRACTIONS)
 
 
-def has_special(source: Source) -> bool:
-    """Whether the checking build is right for special values. It is not if the kernel needs the
-    fallback to fp32 in error_check.h, which this build lacks."""
-    return not falls_back(source)
+def _not_special(cases: list[Case]) -> list[Case]:
+    """The cases that the checking build computes right for a kernel with the fallback to fp32 in
+    error_check.h, which this build lacks."""
+    return [case for case in cases if not _is_special(case)]
+
+
+def _deep(cases: list[Case]) -> list[Case]:
+    """The same, with a K at which such a kernel runs its own code."""
+    return [replace(case, K=case.K + DEEP) for case in _not_special(cases)]
 
 
 def watch_late(
     late: Path, watched: Path, source: Source, tile: Tile, seconds: float
 ) -> list[Finding]:
-    """Findings of the build in which asynchronous work is late (``late_build``). If a result is
-    wrong in the other build too, that is not the cause."""
+    """Findings of the build in which asynchronous work is late (``late_build``). If the other build
+    finds something in the same products, which it had not run yet, that is the cause."""
     cases = cases_of(tile, source)
     if falls_back(source):
-        cases = [replace(case, K=case.K + DEEP) for case in cases if not _is_special(case)]
-        cases += shared_out(tile, source)
+        cases = [*_deep(cases), *shared_out(tile, source)]
     arguments = [_argument(case, source.plain) for case in cases]
-    _, findings = _watch(late, cases, arguments, source.file, seconds)
-    if all(finding.line is not None for finding in findings):
+    counts, findings = run_watched(late, cases, arguments, source, seconds)
+    if not findings or not falls_back(source):
         return findings
-    return _watch(watched, cases, arguments, source.file, seconds)[1] or findings
+    begun = len(counts)
+    return run_watched(watched, cases[:begun], arguments[:begun], source, seconds)[1] or findings
 
 
 def unset_variables(source: Source, tile: Tile, seconds: float) -> list[Finding]:
@@ -438,6 +304,11 @@ def unset_variables(source: Source, tile: Tile, seconds: float) -> list[Finding]
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
     """The findings without consequences of other findings, the likeliest cause first."""
     every = list(findings)
+    if not all(finding.harmless for finding in every):  # then this is the likeliest cause
+        every = [
+            replace(finding, harmless=False) if finding.kind == "divergent barrier" else finding
+            for finding in every
+        ]
     kinds = {finding.kind for finding in every}
     hidden = {kind for cause in kinds for kind in _CONSEQUENCES.get(cause, ())}
     left = [finding for finding in every if finding.kind not in hidden or finding.harmless]

@@ -16,7 +16,7 @@ from ..custom.diagnosis import Finding
 from ..custom.failures import finding_of, placed
 from ..custom.kernel import Kernel
 from ..custom.load import kernel
-from ..custom.sanitize import ProductCounts
+from ..custom.watched import ProductCounts
 from ..explaining.accesses import Access
 from ..explaining.trace import trace
 from .counts import COUNTS, Counted
@@ -218,7 +218,7 @@ def _watch(
 ) -> tuple[ProductCounts | None, list[Finding]]:
     """The counts of the last product, and the mistakes in all of them."""
     program, _ = compiler.library(own.made_of, watch_build())
-    counts, findings = sanitize.watch_cases(program, cases, own.plain, own.file, _SECONDS)
+    counts, findings = sanitize.watch_cases(program, cases, own.made_of, _SECONDS)
     if sanitize.looks_unset(findings):
         findings += sanitize.unset_variables(own.made_of, tile, _SECONDS)
     return counts[-1] if counts else None, sanitize.in_order(findings)
