@@ -72,8 +72,8 @@ COUNTER = "static __device__ unsigned ticket;\n" + LOOP.replace(
     "C[y * N + x] = sum;", "ticket += 1; C[y * N + x] = sum; // the count"
 )
 
-# The kernel, what is replaced and by what, and how it is launched; the kind, a text in the line,
-# and a pattern of what the finding says.
+# The kernel, a text in it, the text that replaces it, and the launch; then the finding's kind, a
+# text in its line, and a pattern of its sentence.
 WRONG = {
     "no barrier before the stores": (
         (TILES, "        __syncthreads(); // before\n", "", TILED),

@@ -23,7 +23,7 @@ MUTANTS = {
     "missing barrier": (
         "tile2d",
         {BARRIER: ""},
-        ("race", "As[a_row + i * A_ROWS][a_k] =", "As"),
+        ("race", "a[i] = As[ty + i * ROWS][k];", "As"),
         ("wrong values", "elements in"),
     ),
     "off-by-one tail": (
@@ -85,7 +85,7 @@ MUTANTS = {
     "wrong stage": (
         "async",
         {"a_loader.load(shared.As[t % STAGES],": "a_loader.load(shared.As[(t + 1) % STAGES],"},
-        ("memory nobody wrote", "", "As"),
+        ("race", "", "As"),
         ("wrong values", "elements, in"),
     ),
     "missing wait": (

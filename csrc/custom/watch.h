@@ -19,7 +19,7 @@ struct WatchedOperand {
     Matrix matrix;
     char *memory;
     size_t bytes;
-    bool by_columns; /* column-major: with one row or column, the strides do not say so */
+    bool by_columns; /* column-major: the strides of one row or column cannot tell */
     bool input;      /* a kernel must not write it */
     bool readable;   /* false for C if beta is 0 */
 };

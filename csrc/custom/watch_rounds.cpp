@@ -15,7 +15,7 @@ struct Loop {
     int depth;
     Site first, last;
     bool logged; /* it is in the kernel's own body and contains accesses to arrays */
-    std::vector<unsigned> ends[max_threads]; /* by thread: the steps at which its rounds ended */
+    std::vector<unsigned> ends[max_threads]; /* by thread: the steps that ended its rounds */
 };
 
 std::vector<Loop *> loops;         /* kept until the program ends */
@@ -28,8 +28,8 @@ int64_t most_idle_steps;
 int64_t steps_left;   /* until then */
 int64_t progress = 1; /* increases when the block reads or writes something new */
 
-/* Tells the endless loop: of those that the running thread has passed again and again until now, the
- * one with the fewest rounds. Loops inside it have more. */
+/* Tells the endless loop: the running thread has passed it again and again until now. Loops inside
+ * it have more rounds. */
 [[noreturn]] void tell_endless()
 {
     Running &own = *running;

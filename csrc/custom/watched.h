@@ -43,7 +43,7 @@ constexpr int most_depth = 12, kernel_depth = 2;
 struct IdleRounds {
     int64_t progress;
     int64_t rounds;
-    unsigned latest; /* the step at which the latest one began */
+    unsigned latest; /* the first step of the latest one */
 };
 
 struct Running {
@@ -257,7 +257,7 @@ void tell_race(const Array &array, uintptr_t address, const Touch &before, bool 
 /* A read of memory that was never written, told if the product is wrong. */
 void suspect(Site site, const char *array, const std::string &text);
 
-/* The same read was of a word to which an asynchronous copy begins now. */
+/* An asynchronous copy to the word of such a read begins now. */
 void suspect_of_copy(const Array &array, uintptr_t address, const Touch &read, const Touch &copy);
 
 #pragma GCC visibility pop
