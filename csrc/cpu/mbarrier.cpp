@@ -71,8 +71,8 @@ void count_bytes(State *state, int bytes, int line)
     }
 }
 
-/* The running thread uses the barrier. Another thread may initialize it later: then a barrier of the
- * block is missing, which a checker tells. */
+/* The running thread uses the barrier. If another thread initializes it only later, a barrier of
+ * the block is missing, and a checker tells it. */
 void use(const uint64_t *barrier)
 {
 #ifdef SGEMM_WATCHED

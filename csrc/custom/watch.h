@@ -3,8 +3,8 @@
  * word?
  *
  * The kernel is compiled as in the counting build (../count/counted.h), with a call before each
- * access, and watch_calls.cpp defines these functions instead of ../count/count.cpp. A race is found in
- * whichever order the CPU device runs the threads. */
+ * access, and watch_calls.cpp defines these functions instead of ../count/count.cpp. A race is
+ * found in whichever order the CPU device runs the threads. */
 #ifndef SGEMM_OWN_KERNEL_WATCH_H
 #define SGEMM_OWN_KERNEL_WATCH_H
 

@@ -13,8 +13,8 @@ OutOfBounds out_of_bounds;
 
 namespace {
 
-/* How an operand lies: lines of `length` elements, `ld` apart. A line is a row, or a column if it is
- * column-major. */
+/* How an operand lies: lines of `length` elements, `ld` apart. A line is a row, or a column of a
+ * column-major operand. */
 struct Layout {
     int64_t lines, length, ld;
 };

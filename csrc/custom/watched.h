@@ -246,8 +246,8 @@ void print_finding(const char *kind, Site site, const char *array, int64_t block
 /* The same for the running thread. */
 void tell(const char *kind, Site site, const char *array, const std::string &text);
 
-/* Whether it is the first time for this kind and array, at this site, beside another one. Texts need
- * not be made again for each of a million accesses. */
+/* Whether it is the first time for this kind and array, at this site, beside another one. A text
+ * need not be made again for each of a million accesses. */
 bool is_first(const char *kind, const Array *array, Site site, Site other = 0);
 
 /* The running thread's access `now` is not ordered after `before`. */
