@@ -19,6 +19,9 @@ int block_thread();
 /* The number of threads per block. */
 int block_thread_count();
 
+/* Increases at each __syncthreads() of the block. */
+unsigned block_barrier_round();
+
 /* Whether the address is in the stack of one of the running threads, or in the page before it. */
 bool block_has_stack_at(const void *address);
 

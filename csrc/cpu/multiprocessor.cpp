@@ -508,6 +508,11 @@ int block_thread_count()
     return multiprocessor->grid->block_threads;
 }
 
+unsigned block_barrier_round()
+{
+    return multiprocessor->block->barrier.round;
+}
+
 bool block_has_stack_at(const void *address)
 {
     const Multiprocessor *const self = multiprocessor;

@@ -3,7 +3,6 @@
 
 #include "../cpu/block.h"
 #include "../cpu/fiber_sanitizers.h"
-#include "../cpu/multiprocessor.h"
 
 #pragma GCC visibility push(hidden)
 extern "C" {
@@ -39,7 +38,7 @@ int plain_barrier_count(bool predicate, int line)
     static __thread int counted;
     static __thread unsigned last_round;
     /* Each barrier has another round: the first thread to arrive begins a new count. */
-    const unsigned round = multiprocessor->block->barrier.round + 1;
+    const unsigned round = block_barrier_round() + 1;
     if (last_round != round) {
         last_round = round;
         counted = 0;
