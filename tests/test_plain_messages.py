@@ -157,6 +157,14 @@ def test_defaults_of_a_template_may_be_in_a_namespace():
     assert source_of(text, function="mm<4>").plain.call == "x::mm<4>"
 
 
+def test_code_of_another_branch_may_lack_anything():
+    branches = "#ifdef {}\ntypedef half T;\n#else\ntypedef float T;\n#endif\n#define TILE 1\n"
+    text = "#include <cuda_fp16.h>\n" + branches + KERNEL.replace("twice(A[0])", "T(1)")
+    assert "typedef half T;" in list(source_of(text.replace("{}", "HALF")).texts("c++").values())[1]
+    with pytest.raises(sk.CompileError, match=r"mine\.cu:3: error: half: .* lacks 16-bit"):
+        source_of(text.replace("{}", "TILE")).texts("c++")
+
+
 def test_a_file_name_may_begin_with_a_digit():
     assert name_fault("1_naive") is None
     assert "use letters, digits and _" in name_fault("my-kernel")
@@ -166,6 +174,9 @@ def test_global_may_be_in_a_macro():
     text = f'#define ENTRY extern "C" __global__\n{KERNEL.replace("__global__", "ENTRY")}'
     plain = source_of(text).plain
     assert (plain.function.name, plain.function.line) == ("mm", 2)
+    text = "#define MAKE(name) __global__ void name(float *A) { *A = 0; }\nMAKE(mm)\n"
+    with pytest.raises(ValueError, match="the macro MAKE has one, so write it without the macro"):
+        source_of(text).plain  # noqa: B018
 
 
 def test_a_missing_file_and_a_macro_without_a_value_are_named():

@@ -257,7 +257,11 @@ def _chosen(text: str, file: str, wanted: str | None) -> tuple[Function, list[st
     """The function and its template arguments."""
     found = plain_text.functions(text)
     if not found:
-        raise ValueError(f"{file} defines no __global__ function")
+        macros = [
+            name for name, means in plain_text.macros_of(text).items() if "__global__" in means
+        ]
+        advice = f": the macro {macros[0]} has one, so write it without the macro" if macros else ""
+        raise ValueError(f"{file} defines no __global__ function{advice}")
     name, _, rest = (wanted or "").partition("<")
     name = name.strip()
     if name:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .preprocessor import active
+
 _HIDDEN = re.compile(
     r"""//[^\n]*|/\*.*?\*/|R"\(.*?\)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])'""", re.DOTALL
 )
@@ -415,7 +417,7 @@ def for_cpu(device: str, file: str) -> str:
 
     Raises UnsupportedCodeError.
     """
-    lacks = lacking(masked(device))
+    lacks = lacking(active(masked(device), macros_of(device)))
     if lacks is not None:
         found, what, instead = lacks
         place = f"{file_of(device, found.start(), file)}:{line_of(device, found.start())}"

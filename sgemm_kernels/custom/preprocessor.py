@@ -1,7 +1,7 @@
 """Removes the branches of C source that a build never compiles, as unifdef does."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 _DIRECTIVE = re.compile(r"\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b(.*)", re.DOTALL)
@@ -13,6 +13,30 @@ class _Directive(NamedTuple):
     word: str
     condition: str
     line: str
+
+
+def active(text: str, defined: Collection[str]) -> str:
+    """The text with empty lines in place of branches that #ifdef and #ifndef leave out. Other
+    conditions are not decided."""
+    lines, open_branches = [], list[bool | None]()
+    for line in text.split("\n"):
+        directive = _DIRECTIVE.match(line)
+        if directive is None:
+            lines.append("" if False in open_branches else line)
+            continue
+        word, name = directive[1], directive[2].strip()
+        if word in ("ifdef", "ifndef"):
+            open_branches.append((name in defined) == (word == "ifdef"))
+        elif word == "if":
+            open_branches.append(None)
+        elif word == "endif" and open_branches:
+            open_branches.pop()
+        elif open_branches:  # #else or #elif
+            before = open_branches[-1]
+            undecided = before is None or word == "elif"
+            open_branches[-1] = None if undecided else not before
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def pruned(text: str, defined: Mapping[str, bool]) -> str:
