@@ -240,6 +240,7 @@ class ByExchange(ByDlpack1):
     current: ClassVar[dict[int, int]] = {}
     allocated: ClassVar[dict[int, tuple[Any, ...]]] = {}
     negative = False
+    requires_grad = False
 
     def is_neg(self) -> bool:
         return self.negative

@@ -301,7 +301,13 @@ def test_the_error_for_torch_says_what_to_do(operands):
         on_host = A
         A, B = A.cuda(), B.cuda()
         refused(TypeError, "A is in host memory", "A.cuda()", "B.cpu()", A=on_host, B=B)
-        refused(TypeError, "torch.from_numpy(B).cuda()", "A.cpu().numpy()", A=A, B=operands[1])
+        refused(
+            TypeError,
+            "torch.from_numpy(B.astype('float32')).cuda()",
+            "A.cpu().numpy()",
+            A=A,
+            B=operands[1],
+        )
         refused(TypeError, "A has dtype torch.float64", "A.float()", A=A.double(), B=B)
         refused(ValueError, "A.detach()", A=A.requires_grad_(), B=B)
 

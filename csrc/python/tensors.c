@@ -44,8 +44,12 @@ bool tensor_is_refused(const char *name, PyObject *argument)
         PyErr_Format(PyExc_ValueError,
                      "%s requires a gradient, but run() computes none: pass %s.detach()", name,
                      name);
+    } else if (is_negative) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s is a view of negated values (is_neg()): pass %s.resolve_neg()", name,
+                     name);
     }
-    return required;
+    return required || is_negative;
 }
 
 /* Calls a function of sgemm_kernels/_tensors.py. */
