@@ -37,6 +37,7 @@ def refuse(name: str, tensor: Any) -> None:
         )
     found = [fault for fault in _FAULTS if fault[0](torch, tensor)]
     if not found:
+        _refuse_memory(name, tensor)
         return
     _, error, text, _ = found[0]
     advice = name
@@ -45,6 +46,18 @@ def refuse(name: str, tensor: Any) -> None:
     in_place = all(step in _VIEWS for *_, step in found)
     way = f"pass {advice}" if name != "out" or in_place else "omit out"
     raise error(f"{name} {text.format(dtype=tensor.dtype, type=type(tensor).__name__)}: {way}")
+
+
+def _refuse_memory(name: str, tensor: Any) -> None:
+    try:
+        is_readable = tensor.numel() == 0 or tensor.data_ptr() != 0
+    except RuntimeError:
+        is_readable = False
+    if not is_readable:
+        raise TypeError(
+            f"{name} has type {type(tensor).__name__}, whose memory run() cannot read: pass a "
+            "torch.Tensor with its values"
+        )
 
 
 def _has_no_values(torch: Any, tensor: Any) -> bool:

@@ -175,7 +175,7 @@ class _Differentiable(_SingleLevelFunction):  # type: ignore[misc]  # PyTorch gi
 
     @staticmethod
     def jvp(ctx: Any, _: None, *tangents: torch.Tensor | None) -> torch.Tensor:
-        a, b = (forward_ad.unpack_dual(tensor).primal for tensor in ctx.saved_tensors)
+        a, b = (forward_ad.unpack_dual(tensor, level=0).primal for tensor in ctx.saved_tensors)
         options: _Options = ctx.options
         *of_added, of_a, of_b = tangents
         with forward_ad._set_fwd_grad_enabled(True):  # an outer level may need its own tangents
@@ -193,8 +193,9 @@ class _Differentiable(_SingleLevelFunction):  # type: ignore[misc]  # PyTorch gi
 
 
 def _in_forward_mode() -> bool:
-    """Whether tensors may have tangents."""
-    return bool(forward_ad._current_level >= 0)
+    """Whether tensors may have tangents. Compiled code enters transformations without telling
+    forward_ad."""
+    return bool(forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active())
 
 
 def _register_autograd(name: str) -> None:
@@ -237,7 +238,7 @@ def _refuse_lost_derivative(tensors: tuple[torch.Tensor, ...], out: torch.Tensor
 
 
 def _has_tangent(tensor: torch.Tensor) -> bool:
-    return forward_ad.unpack_dual(tensor).tangent is not None
+    return forward_ad.unpack_dual(tensor, level=0).tangent is not None
 
 
 def _register_autograd_of_out(name: str) -> None:

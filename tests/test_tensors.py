@@ -189,3 +189,17 @@ def test_tensors_without_values(operands):
     assert fake.shape == expected.shape
     with pytest.raises(TypeError, match="has no values"):
         run("auto", A, B, out=expected.to("meta"), device="cpu")
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTorch warns of its own prototypes
+def test_tensors_that_wrap_others(rng):
+    from torch.masked import masked_tensor
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    A = torch.from_numpy(uniform(rng, 4, 4))
+    for wrapper in (TwoTensor(A, A.clone()), masked_tensor(A, A > 0)):
+        for name in ("A", "B", "C", "out"):
+            arguments = {"A": A, "B": A, "C": A, "out": A.clone(), name: wrapper}
+            advice = f"{name} has type {type(wrapper).__name__}.*pass a torch.Tensor"
+            with pytest.raises(TypeError, match=advice):
+                run("auto", **arguments, beta=1, device="cpu")

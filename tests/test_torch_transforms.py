@@ -390,6 +390,18 @@ def test_fake_tensors_know_their_devices(name):
                 getattr(ops, name).out(*here, out=torch.empty_like(result, device=device))
 
 
+def test_transformations_in_compiled_code(integers):
+    a, b = integers(M, K), integers(K, N)
+    for transform in (
+        lambda f: lambda x: func.jvp(lambda x: f(x, b), (x,), (x,))[1],
+        lambda f: lambda x: func.jacfwd(lambda x: f(x, b))(x),
+        lambda f: lambda x: func.grad(lambda x: (f(x, b) ** 2).sum())(x),
+        lambda f: lambda x: func.vmap(lambda row: f(row[None], b))(x),
+    ):
+        compiled = torch.compile(transform(ops.mm), backend="aot_eager", fullgraph=True)
+        assert torch.equal(compiled(a), transform(torch.mm)(a))
+
+
 def test_out_of_any_strides_in_compiled_code(place, integers):
     """Dynamo leaves calls with an `out` that is not contiguous out of its graphs."""
     a, b = integers(M, K), integers(K, N)

@@ -120,8 +120,10 @@ static bool read_float32(const char *name, TorchHandle handle, bool writes, Torc
     if (!tensor->float32) {
         int32_t dtype = -1;
         torch_abi.dtype(handle, &dtype);
-        snprintf(message, TORCH_MESSAGE_BYTES, "%s is %s but must be float32: pass %s.float()",
-                 name, torch_dtype_name(dtype), name);
+        const bool is_out = strcmp(name, "out") == 0; /* a converted copy would get the result */
+        snprintf(message, TORCH_MESSAGE_BYTES, "%s is %s but must be float32: %s%s%s", name,
+                 torch_dtype_name(dtype), is_out ? "omit " : "pass ", name,
+                 is_out ? "" : ".float()");
         return false;
     }
     return true;
