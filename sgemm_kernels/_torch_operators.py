@@ -193,9 +193,13 @@ class _Differentiable(_SingleLevelFunction):  # type: ignore[misc]  # PyTorch gi
 
 
 def _in_forward_mode() -> bool:
-    """Whether tensors may have tangents. Compiled code enters transformations without telling
-    forward_ad."""
-    return bool(forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active())
+    """Whether tensors may have tangents. PyTorch's compilers enter dual levels and transformations
+    without telling forward_ad; they trace with a dispatch mode."""
+    return bool(
+        forward_ad._current_level >= 0
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._len_torch_dispatch_stack() > 0
+    )
 
 
 def _register_autograd(name: str) -> None:

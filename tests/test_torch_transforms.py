@@ -401,6 +401,13 @@ def test_transformations_in_compiled_code(integers):
         compiled = torch.compile(transform(ops.mm), backend="aot_eager", fullgraph=True)
         assert torch.equal(compiled(a), transform(torch.mm)(a))
 
+    @torch.compile(backend="aot_eager")
+    def tangent(x):
+        with forward_ad.dual_level():
+            return forward_ad.unpack_dual(ops.mm(forward_ad.make_dual(x, x), b)).tangent
+
+    assert torch.equal(tangent(a), a @ b)
+
 
 def test_out_of_any_strides_in_compiled_code(place, integers):
     """Dynamo leaves calls with an `out` that is not contiguous out of its graphs."""
