@@ -43,7 +43,7 @@ threads run in one order, and a read beyond an array often finds a harmless valu
 FIRST = ("accuracy", "exact", "special", "auto", "many")
 """The tests that find most mistakes soon: tests/test_NAME.py."""
 THEN = (
-    *("shapes", "layouts", "out", "empty", "batches", "streamk", "tma", "tensor_cores", "bits"),
+    *("tensor_cores", "shapes", "layouts", "out", "empty", "batches", "streamk", "tma", "bits"),
     *("repeatable", "properties"),
 )
 WHOLE_FILES = {
