@@ -171,6 +171,10 @@ RUNGS = {
         ("wgmma", "        mbarrier_wait(shared.full + second.index, second.parity);\n", ""),
         ("memory nobody wrote", "wgmma_k16", "has written yet: a wait for a copy may be missing"),
     ),
+    "the consumers' barrier": (
+        ("wgmma", "bar_sync<1>(threads); // the consumers alone", "(void)threads;"),
+        ("race", "", "no barrier is between them"),
+    ),
     "a loop that misses its end": (
         ("tile2d", "left > 0; left -= BK", "left != 0; left -= BK"),
         ("endless", "left != 0", "the loop never ends"),

@@ -252,7 +252,7 @@ def message_finding(message: str, file: str, when: str) -> Finding:
     lines = [int(number) for number in re.findall(r"\bline (\d+)", message)]
     threads = tuple(int(number) for number in re.findall(r"thread (\d+)", message))
     kind = "launch failed"
-    if "barrier was not reached" in message or "warp operation" in message:
+    if re.search("was not reached by the whole|warp operation", message):
         kind = "divergent barrier"
     elif "can go on" in message:
         kind = "deadlock"

@@ -310,9 +310,18 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
             for finding in every
         ]
     kinds = {finding.kind for finding in every}
+    if _is_before("race", "divergent barrier", every):  # the race made threads differ
+        kinds.remove("divergent barrier")
+        every = [finding for finding in every if finding.kind != "divergent barrier"]
     hidden = {kind for cause in kinds for kind in _CONSEQUENCES.get(cause, ())}
     left = [finding for finding in every if finding.kind not in hidden or finding.harmless]
     return sorted(left, key=lambda f: (f.harmless, _rank(f.kind)))
+
+
+def _is_before(one: str, other: str, findings: list[Finding]) -> bool:
+    """Whether both kinds are found, and this one earlier."""
+    kinds = [finding.kind for finding in findings]
+    return one in kinds and other in kinds and kinds.index(one) < kinds.index(other)
 
 
 def _rank(kind: str) -> int:

@@ -196,8 +196,9 @@ def _line_of(kind: str, text: str, line: int, source: Source) -> int:
     lines = source.text.splitlines()
     if kind in (_TWO_BARRIERS, "divergent barrier"):
         found = [int(number) for number in re.findall(r"\bat line (\d+)", text)]
-        found = [at for at in found if at <= len(lines)] or [line]
-        return max(found, key=lambda at: (" if " in lines[at - 1], _indent(lines[at - 1])))
+        here = [at for at in found if 0 < at <= len(lines)]  # others are in headers
+        conditional = ((" if " in lines[at - 1], _indent(lines[at - 1]), at) for at in here)
+        return max(conditional, default=(True, 0, line))[2]
     if kind != "endless":
         return line
     begins = [at for at, text in enumerate(lines, 1) if _LOOP.search(text)]
