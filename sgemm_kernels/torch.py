@@ -10,7 +10,7 @@ tensor(24.)
 Importing this module registers the operators ``sgemm_kernels::mm``, ``addmm``, ``bmm`` and
 ``baddbmm``, each with an ``out`` overload. They have the arguments of ``torch.mm`` and so on, and
 the keyword ``variant``, a kernel's name. They multiply float32 tensors on a GPU, and CPU tensors on
-the CPU device, and support autograd, ``torch.compile``, ``torch.export``, ``torch.vmap`` and CUDA
+the CPU device, and support autograd, ``torch.func``, ``torch.compile``, ``torch.export`` and CUDA
 graphs.
 
 ``enable`` makes PyTorch's own float32 products on GPUs use the kernels. ``disable`` restores

@@ -312,6 +312,23 @@ def test_refused_operands(A, B, error, message):
             jax.jit(matmul)(A, B)
 
 
+def test_the_advice_of_a_refusal_works(operands):
+    A, B = operands
+    for unusable in (
+        A.astype(np.float64),
+        A.astype(np.int32),
+        jnp.asarray(A, jnp.bfloat16),
+        A.tolist(),
+    ):
+        with pytest.raises(TypeError) as caught:
+            matmul(unusable, B)
+        advice = str(caught.value).rpartition(": pass ")[2]
+        assert same(matmul(eval(advice, {"jax": jax, "A": unusable}), B), A @ B)
+    with pytest.raises(ValueError, match="a matrix has 2: use"):
+        matmul(A[None], B)
+    assert same(jax.vmap(matmul, (0, None))(A[None], B)[0], A @ B)
+
+
 def test_refused_variants(operands):
     with pytest.raises(ValueError, match="there is no variant 'fast': the variants are naive, "):
         matmul(*operands, variant="fast")
