@@ -240,9 +240,9 @@ def test_an_endless_trace_ends_sanitize():
 
 
 def test_a_kernel_that_disables_the_time_limit_is_killed():
-    text = "#include <csignal>\n" + ENDLESS.replace(
-        "float sum = 0.0f;", "float sum = 0.0f; std::signal(SIGALRM, SIG_IGN);"
-    )
+    text = "#include <csignal>\n#include <unistd.h>\n" + ENDLESS.replace(
+        "n = n;", "sleep(1000);"
+    ).replace("float sum = 0.0f;", "float sum = 0.0f; std::signal(SIGALRM, SIG_IGN);")
     mine = sk.kernel(text, name="mine")
     compiler.library(mine.made_of, compiler.watch_build())
     verdict = mine.sanitize(seconds=2)

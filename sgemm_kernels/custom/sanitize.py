@@ -310,7 +310,7 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
             for finding in every
         ]
     kinds = {finding.kind for finding in every}
-    if _is_before("race", "divergent barrier", every):  # the race made threads differ
+    if _race_parts_warps(every):
         kinds.remove("divergent barrier")
         every = [finding for finding in every if finding.kind != "divergent barrier"]
     hidden = {kind for cause in kinds for kind in _CONSEQUENCES.get(cause, ())}
@@ -318,10 +318,14 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(left, key=lambda f: (f.harmless, _rank(f.kind)))
 
 
-def _is_before(one: str, other: str, findings: list[Finding]) -> bool:
-    """Whether both kinds are found, and this one earlier."""
+def _race_parts_warps(findings: list[Finding]) -> bool:
+    """Whether threads of a warp differ in their operations after they have read different values
+    in a race."""
     kinds = [finding.kind for finding in findings]
-    return one in kinds and other in kinds and kinds.index(one) < kinds.index(other)
+    if "race" not in kinds or "divergent barrier" not in kinds:
+        return False
+    parted = kinds.index("divergent barrier")
+    return kinds.index("race") < parted and "operation was not reached" in findings[parted].text
 
 
 def _rank(kind: str) -> int:
