@@ -152,8 +152,8 @@ class Builder:
 
 # ------------------------------------------------------------------------------------- the tests
 
-TIMEOUT_S = 60
-"""For one test: a mistake may make it endless."""
+TIMEOUT_S = 300
+"""For one test: a mistake may make it endless. No right test takes as long on a busy machine."""
 
 CHILD = "import sys; from tests.mutation import run_tests; sys.exit(run_tests({!r}, {!r}))"
 

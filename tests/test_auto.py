@@ -97,6 +97,30 @@ def test_each_rung_on_tensor_cores(monkeypatch, rng, kernel, shape, layouts):
         assert expected.worst_share(result) <= 1, (of_A, of_B)
 
 
+@pytest.mark.parametrize(("kernel", "shape"), [("waves", (130, 70, 300)), ("fused", (64, 64, 600))])
+def test_a_batch_on_tensor_cores(monkeypatch, rng, kernel, shape):
+    monkeypatch.setenv(SETTING, "1")
+    M, N, K = shape
+    A, B = uniform(rng, 3, M, K), uniform(rng, 3, K, N)
+    result, launched = launched_by("auto", A, B)
+    assert kernel in launched
+    assert expect(A, B).worst_share(result) <= 1
+
+
+def test_a_batch_with_a_long_k(monkeypatch, rng):
+    """No kernel divides K of a batch."""
+    monkeypatch.setenv(SETTING, "132")
+    A, B = uniform(rng, 3, 64, 2000), uniform(rng, 3, 2000, 64)
+    assert expect(A, B).worst_share(run("simt", A, B, device="cpu")) <= 1
+
+
+def test_a_batch_of_small_products_with_one_padded_matrix(monkeypatch, rng):
+    monkeypatch.setenv(SETTING, "132")
+    A, B = uniform(rng, 900, 10, 5), uniform(rng, 5, 9)[:, :7]
+    result = run("simt", A, B, device="cpu")
+    assert same_bits(result, run("naive", A, B.copy(), device="cpu"))
+
+
 @pytest.mark.parametrize("name", ["simt", "auto"])
 @pytest.mark.parametrize(
     ("kernel", "shape"),
