@@ -78,7 +78,7 @@ PARTS = (
     _part("routers", 6, "routers.json.gz"),
     _part("random_shapes", 3.5, "random_shapes.json.gz"),
     _part("host_cost", 4),
-    _part("layouts", 2),
+    _part("layouts", 2, "layouts.json.gz"),
     _part("tile_size", 1),
     _part("work_per_thread", 1),
     _part("auto", 3, "auto.json.gz"),
