@@ -367,6 +367,7 @@ class TestResults:
         texts = [text.get_text() for text in axes.texts]
         assert all(question.idea in texts for question in ablations.QUESTIONS)
 
+    @pytest.mark.packaging
     def test_the_block_of_a_question(self, ablations, found, tmp_path):
         for question in ablations.QUESTIONS:
             text = reported(found, tmp_path, question)

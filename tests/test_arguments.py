@@ -30,9 +30,9 @@ def refused(exception, *facts, **changes):
 
 WRONG_TYPE = [
     refused(TypeError, "A", "list", "float32", "numpy.asarray", A=A.tolist()),
-    refused(TypeError, "A", "float", "float32", "numpy.asarray", A=1.0),
+    refused(TypeError, "A", "float", "float32", "numpy.ones((2, 2), numpy.float32)", A=1.0),
     refused(TypeError, "A", "NoneType", "float32", A=None),
-    refused(TypeError, "B", "type float32", "numpy.asarray", B=np.float32(1)),
+    refused(TypeError, "B", "type float32", "numpy.ones((2, 2), numpy.float32)", B=np.float32(1)),
     refused(TypeError, "B", "masked", "B.filled", B=np.ma.masked_array(B)),
     refused(TypeError, "C", "tuple", "float32", "numpy.asarray", C=(1, 2)),
     refused(TypeError, "out", "list", "float32", out=[]),

@@ -80,6 +80,7 @@ def drawn_of(picture):
     return max(files, key=lambda path: len(path.name.partition(".")[0]))
 
 
+@pytest.mark.packaging
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_committed_pictures_show_the_committed_results(picture):
     """A picture carries digests of the files that it shows. `make pictures` redraws it."""

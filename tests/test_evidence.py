@@ -17,6 +17,8 @@ from sgemm_kernels.measuring.sources import OLDER, is_older, patterns_of, source
 
 from . import record_gpu_check
 
+pytestmark = pytest.mark.packaging
+
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks/results"
 COMMITTED = sorted(RESULTS.glob("*/*.json*"))

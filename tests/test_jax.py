@@ -169,7 +169,6 @@ SETTINGS = {
     "without jit": jax.disable_jit,
     "debug_nans": lambda: jax.debug_nans(True),
     "debug_infs": lambda: jax.debug_infs(True),
-    "checking_leaks": jax.checking_leaks,
 }
 
 

@@ -63,7 +63,7 @@ def test_refused_calls(rng):
             run(name, A, prepared)
     with pytest.raises(ValueError, match="prepared on 'cpu' but device is 'cuda'"):
         run("auto", A, prepared, device="cuda")
-    with pytest.raises(TypeError, match="A must be a numpy"):
+    with pytest.raises(TypeError, match="A is a prepared matrix, but only B may be one"):
         run("auto", prepared, B, device="cpu")
     with pytest.raises(ValueError, match=r"pass B.reshape\(-1, 1\)"):
         prepare(B[0], device="cpu")

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from sgemm_kernels import run
+from sgemm_kernels import _core, run
 from sgemm_kernels._accuracy import expect
 
 from .support import deep, deepened, printed_by, same_bits, uniform
@@ -75,6 +75,8 @@ def test_overflow_is_infinite(variant, device):
 
 def test_alpha_multiplies_the_finished_sum(variant, device):
     """As docs/use/accuracy.md says: it prevents neither overflow nor underflow of A @ B."""
+    if variant.name == _core._REFERENCE:
+        pytest.skip("the library decides the order of multiplications")
     for factor, alpha, expected in ((1e20, 1e-30, np.inf), (1e-25, 1e30, 0)):
         A, B = deepened(variant.name, *np.full((2, 5, 5), factor, np.float32))
         assert (run(variant.name, A, B, alpha=alpha, device=device) == expected).all()
@@ -128,7 +130,7 @@ def test_unreadable_pages(device, variants_on):
     ends the process."""
     script = f"""
         import numpy as np
-        from sgemm_kernels import run
+        from sgemm_kernels import _core, run
         from tests.support import unreadable
 
         def views(rows, columns):

@@ -117,8 +117,8 @@ def test_try_first_names_the_line_of_a_missing_barrier(mine, capsys):
     assert main(["try", "mine.cu", *arguments]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "mine is WRONG:"
-    assert lines[1].startswith("  mine.cu:46: race: ")
-    assert lines[2].startswith("      46 |             As[a_row + i * A_ROWS][a_k] = ")
+    assert lines[1].startswith("  mine.cu:58: race: ")
+    assert lines[2].startswith("      58 |                 a[i] = As[")
     assert any(line.startswith("  wrong values: ") for line in lines)
     assert lines[-1] == "mine is not timed or traced until it is correct."
 
