@@ -281,7 +281,7 @@ def test_an_unchanged_file_is_judged(folder):
     status, said = run("learn", "--level", 6, "--folder", folder)
     assert status == 1
     assert "Level 6 of" in said
-    assert re.search(r"race: thread \(\d+, \d+\) reads As", said)
+    assert re.search(r"race: thread \(\d+, \d+\) writes As", said)
     assert "PASSED" not in said
 
 

@@ -121,7 +121,7 @@ def test_a_missing_barrier_is_reported_with_its_line_in_the_cell(notebook):
     assert "mine is WRONG:" in said
     line, code = re.search(r"mine\.cu:(\d+): race: .*\n +\1 \| (.+)", said).groups()
     assert cell.splitlines()[int(line) - 1] == code
-    assert "As[a_row + i * A_ROWS]" in code
+    assert "a[i] = As[ty + i * ROWS][k];" in code
     removed = f"{cell.splitlines().index('        UNROLL(2)') + 1}"
     assert re.search(rf"- +{removed}          __syncthreads\(\);", said)
     assert "<pre>" in shown[0]["text/html"]

@@ -922,6 +922,7 @@ class TestVerdicts:
         with pytest.raises(NotComparableError, match="no two of the repeated runs"):
             judge(old, new, repeats=twice[:1])
 
+    @pytest.mark.packaging  # an installed package has no repeated runs
     def test_committed_runs_of_the_same_sources_are_judged_the_same(self):
         """Judges each of three runs of the same sources against another; the third gives the
         spread."""

@@ -262,7 +262,7 @@ def test_every_rung(lib, operands, variants_on):
 def test_numpy_mixed_with_a_gpu(lib, operands):
     A, B, C = operands
     refused(TypeError, f"A is on {GPU}:0", "B is a numpy.ndarray", "(B", A=lib.put(A), B=B)
-    refused(TypeError, f"B is on {GPU}:0", "A is a numpy.ndarray", "(A)", A=A, B=lib.put(B))
+    refused(TypeError, f"B is on {GPU}:0", "A is a numpy.ndarray", "(A", A=A, B=lib.put(B))
     exported = {"A": lib.put(A), "B": lib.put(B)}
     refused(TypeError, "C is a numpy.ndarray", **exported, C=C)
     refused(TypeError, "out is a numpy.ndarray", **exported, out=C)

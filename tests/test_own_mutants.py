@@ -68,7 +68,7 @@ MUTANTS = {
         "tile2d",
         {BARRIER: f"        if (ty < 8)\n    {BARRIER}"},
         ("divergent barrier", "            __syncthreads();", "thread 128"),
-        ("divergent barrier", "thread 128"),
+        ("wrong values", "elements in"),
     ),
     "overrun": (
         "tile2d",
