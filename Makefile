@@ -45,9 +45,9 @@ LONG := tests/test_own_mutants.py tests/test_learn.py tests/test_own.py tests/te
 TOGETHER := $(LONG) $(filter-out $(ALONE) $(LONG),$(sort $(wildcard tests/test_*.py)))
 CORES := $(shell nproc)
 PARALLEL := --numprocesses=$(CORES) --dist=loadfile --no-loadscope-reorder
-# As many processes as cores: threads of OpenBLAS beside them would wait for each other in loops.
 QUICK := not thorough and not fake_cuda and not nvcc
 LONGER := thorough and not fake_cuda and not nvcc
+# As many processes as cores: threads of OpenBLAS beside them would wait for each other in loops.
 PYTEST = $(SET); OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
 
 test: $(VENV)/installed $(VENV)/tools
@@ -62,8 +62,8 @@ GROUPS := variants custom packaging sanitizers mutation fake nvcc frameworks bla
 .PHONY: $(GROUPS:%=thorough-%)
 thorough: $(addprefix thorough-,$(or $(GROUP),$(GROUPS)))
 
-CUSTOM := $(addprefix tests/test_,judge.py learn.py own.py own_mutants.py own_safety.py plain.py \
-	standalone.py trying.py)
+CUSTOM := $(wildcard tests/test_host_code.py tests/test_judge*.py tests/test_learn.py \
+	tests/test_own*.py tests/test_plain*.py tests/test_standalone.py tests/test_trying.py)
 PACKAGING := tests/test_notebooks.py tests/test_build.py
 
 thorough-custom: $(VENV)/installed $(VENV)/tools

@@ -133,6 +133,8 @@ def _check_operand(name: str, operand: Any) -> None:
             f"{name} must be an array of float32, not {type(operand).__name__}: pass "
             f"jax.numpy.asarray({name}, jax.numpy.float32)"
         )
+    if type(getattr(operand, "aval", None)).__name__ == "AbstractRef":
+        raise TypeError(f"{name} is a jax.Ref, whose value can change: pass {name}[...]")
     if dtype != jnp.float32:
         raise TypeError(
             f"{name} has dtype {dtype}, but matmul() takes only float32 and never converts "

@@ -121,6 +121,13 @@ def test_a_batch_of_small_products_with_one_padded_matrix(monkeypatch, rng):
     assert same_bits(result, run("naive", A, B.copy(), device="cpu"))
 
 
+def test_a_batch_of_small_products_with_gaps_between_matrices(monkeypatch, rng):
+    monkeypatch.setenv(SETTING, "132")
+    A, B = uniform(rng, 900, 12, 5)[:, :10], uniform(rng, 900, 5, 7)
+    result = run("simt", A, B, device="cpu")
+    assert same_bits(result, run("naive", A.copy(), B, device="cpu"))
+
+
 @pytest.mark.parametrize("name", ["simt", "auto"])
 @pytest.mark.parametrize(
     ("kernel", "shape"),

@@ -328,6 +328,20 @@ def test_the_advice_of_a_refusal_works(operands):
     assert same(jax.vmap(matmul, (0, None))(A[None], B)[0], A @ B)
 
 
+def test_a_ref_is_refused_with_its_value_as_advice(operands):
+    A, B = operands
+    ref = jax.new_ref(jnp.asarray(A))
+
+    @jax.jit
+    def of_a_ref(B):
+        return matmul(jax.new_ref(jnp.asarray(A)), B)
+
+    for call in (lambda: matmul(ref, B), lambda: of_a_ref(B)):
+        with pytest.raises(TypeError, match=r"A is a jax.Ref, .*: pass A\[\.\.\.\]"):
+            call()
+    assert same(matmul(ref[...], B), matmul(A, B))
+
+
 def test_refused_variants(operands):
     with pytest.raises(ValueError, match="there is no variant 'fast': the variants are naive, "):
         matmul(*operands, variant="fast")
