@@ -49,7 +49,7 @@ numpydoc_validation_exclude = {r"\.[A-Z]\w*$"}
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(?!sgemm_kernels).*|sgemm_kernels\._.*"),
-    ("py:class", r"sgemm_kernels\.custom\.compiler\.Source"),  # only `kernel` constructs a Kernel
+    ("py:class", r"sgemm_kernels\.custom\.kernel_source\.Source"),  # `kernel` makes it
     ("py:class", r"sgemm_kernels\.custom\.plain\.Plain"),  # its facts are for the package
 ]
 
