@@ -266,7 +266,7 @@ set_memory(3 << 19)
 on_all(A, B)
 before = live()
 fake.fake_cuda_set_delay(20_000)
-out = np.full((600, 600), np.nan, np.float32)
+out = np.full(expected.shape, np.nan, np.float32)
 threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
     on_all(A, B, out=out)
