@@ -283,7 +283,7 @@ static inline void sanitizer_arrive(FiberSanitizer *) {}
 #if defined(SGEMM_TSAN) || defined(SGEMM_WATCHED)
 /* Only their addresses matter. */
 static __thread char barrier_of_round[8][2], cluster_barrier_of_round[2],
-    warp_barrier_of_round[32][2], named_barrier_of_round[8][16][2];
+    warp_barrier_of_round[32][2], product_of_round[32][2], named_barrier_of_round[8][16][2];
 
 static inline void sanitizer_barrier_arrives(int rank, unsigned round)
 {
@@ -315,6 +315,16 @@ static inline void sanitizer_warp_barrier_leaves(int warp, unsigned round)
 {
     order_acquire(&warp_barrier_of_round[warp][round % 2]);
 }
+/* An instruction for the products of a warpgroup. It is .sync: all threads of a warp have used what
+ * they read before, when one of them goes on. */
+static inline void sanitizer_product_arrives(int warp, unsigned round)
+{
+    order_release(&product_of_round[warp][round % 2]);
+}
+static inline void sanitizer_product_leaves(int warp, unsigned round)
+{
+    order_acquire(&product_of_round[warp][round % 2]);
+}
 static inline void sanitizer_named_barrier_arrives(int rank, int id, unsigned round)
 {
     order_release(&named_barrier_of_round[rank][id][round % 2]);
@@ -344,6 +354,8 @@ static inline void sanitizer_cluster_barrier_arrives(unsigned) {}
 static inline void sanitizer_cluster_barrier_leaves(unsigned) {}
 static inline void sanitizer_warp_barrier_arrives(int, unsigned) {}
 static inline void sanitizer_warp_barrier_leaves(int, unsigned) {}
+static inline void sanitizer_product_arrives(int, unsigned) {}
+static inline void sanitizer_product_leaves(int, unsigned) {}
 static inline void sanitizer_named_barrier_arrives(int, int, unsigned) {}
 static inline void sanitizer_named_barrier_leaves(int, int, unsigned) {}
 static inline void sanitizer_mbarrier_arrives(void *, int) {}

@@ -705,8 +705,12 @@ void grid_synchronize_warp(int line, GroupOperation *operation, void *mine)
 
 void grid_synchronize_warpgroup(int line, GroupOperation *operation, void *mine)
 {
-    block_synchronize_group(&multiprocessor->warpgroups[block_thread() / warpgroup_size],
-                            warpgroup_size, line, operation, mine);
+    GroupBarrier *const barrier = &multiprocessor->warpgroups[block_thread() / warpgroup_size];
+    const int warp = block_thread() / warp_size;
+    const unsigned round = barrier->round;
+    sanitizer_product_arrives(warp, round);
+    block_synchronize_group(barrier, warpgroup_size, line, operation, mine);
+    sanitizer_product_leaves(warp, round);
 }
 
 void grid_warp_barrier(int line)
