@@ -41,6 +41,7 @@ if FAKE:
     core.fake_cuda_allocations.restype = core.fake_cuda_device_waits.restype = ctypes.c_long
     core.library_malloc.argtypes = (ctypes.c_int, ctypes.c_size_t)
     core.library_free.argtypes = core.library_synchronize.argtypes = (ctypes.c_void_p,)
+    core.fake_cuda_free_in_order.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
     core.library_hold.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
     core.library_order.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
     core.fake_cuda_failed_call.restype = ctypes.c_char_p
@@ -105,15 +106,22 @@ NAMES = {Plain: b"dltensor", Versioned: b"dltensor_versioned"}
 
 
 class Memory:
-    """Device memory with a copy of a host array's bytes, from `address` on."""
+    """Device memory with a copy of a host array's bytes, from `address` on. It is freed at once,
+    or after the work in a stream."""
 
-    def __init__(self, values: "np.ndarray[Any, Any]", device: int) -> None:
+    def __init__(
+        self, values: "np.ndarray[Any, Any]", device: int, freed_after: int | None = None
+    ) -> None:
         self.nbytes = max(values.nbytes, 4)
         self.address = core.library_malloc(device, self.nbytes)
         self.device = device
         content = core.fake_cuda_content(self.address, self.nbytes)
         ctypes.memmove(content, values.ctypes.data, values.nbytes)
-        weakref.finalize(self, core.library_free, self.address)
+        if freed_after is None:
+            weakref.finalize(self, core.library_free, self.address)
+        else:
+            free = core.fake_cuda_free_in_order
+            weakref.finalize(self, free, self.address, device, freed_after)
 
     def read(self) -> "np.ndarray[Any, np.dtype[np.uint8]]":
         content = core.fake_cuda_content(self.address, self.nbytes)
@@ -134,12 +142,15 @@ class Exporter:
         read_only: bool = False,
     ) -> None:
         memory = matrix if memory is None else memory
-        self.memory = Memory(memory, device)
+        self.memory = Memory(memory, device, self._freed_after(device))
         self.address = self.memory.address + matrix.ctypes.data - memory.ctypes.data
         self.shape, self.strides, self.dtype = matrix.shape, matrix.strides, matrix.dtype
         self.device, self.stream, self.read_only = device, stream, read_only
         self.capsules = 0  # live capsules
         self.requested_stream: object = None  # the stream that the last consumer named
+
+    def _freed_after(self, device: int) -> int | None:
+        return None
 
     def get(self) -> "np.ndarray[Any, Any]":
         if self.stream:
@@ -241,6 +252,9 @@ class ByExchange(ByDlpack1):
     allocated: ClassVar[dict[int, tuple[Any, ...]]] = {}
     negative = False
     requires_grad = False
+
+    def _freed_after(self, device: int) -> int:
+        return self.current.get(device, DEFAULT_STREAM)
 
     def is_neg(self) -> bool:
         return self.negative

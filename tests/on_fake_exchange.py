@@ -115,7 +115,7 @@ def test_operands_on_the_second_gpu_and_on_all(operands, monkeypatch):
     expected = run("vec4", A, B, device="cpu")
     monkeypatch.setitem(ByExchange.current, 1, core.library_stream(1))
     for device in (None, f"{GPU}:1", f"{GPU}:all"):
-        kept = exchanged((A, B), device=1)  # this library frees memory at once
+        kept = exchanged((A, B), device=1)
         result = run("vec4", *kept, device=device)
         assert result.device == 1
         assert same_bits(finished(result), expected)

@@ -92,6 +92,9 @@ long fake_cuda_waits_for_newest(void);
 void *fake_cuda_malloc(int device, size_t bytes);
 void fake_cuda_free(void *memory);
 
+/* Frees it after the work already queued in a stream, as PyTorch's allocator does. */
+void fake_cuda_free_in_order(void *memory, int device, void *stream);
+
 /* Host memory behind a device address; NULL if the bytes are not allocated. */
 void *fake_cuda_content(const void *address, size_t bytes);
 

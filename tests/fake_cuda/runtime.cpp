@@ -1055,6 +1055,13 @@ void fake_cuda_free(void *memory)
     release(memory);
 }
 
+void fake_cuda_free_in_order(void *memory, int device, void *stream)
+{
+    std::swap(device, current_device);
+    submit(stream_named(stream), [memory] { release(memory); });
+    std::swap(device, current_device);
+}
+
 void *fake_cuda_content(const void *address, size_t bytes)
 {
     const Lock lock(state().mutex);
