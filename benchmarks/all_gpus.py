@@ -9,6 +9,7 @@ is timed. Writes JSON with every sample, and prints a table.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 from typing import Any
@@ -42,10 +43,13 @@ def sample(place: str, n: int, torch: Any) -> tuple[dict[str, list[float]], floa
     }
     A, B = map(placed[place], (A, B))
     out = torch.empty_like(A) if place == GPU else empty((n, n))
-    calls = {
-        device: lambda A, B, device=device: run("auto", A, B, out=out, device=device)
-        for device in DEVICES
-    }
+
+    def product(A: Any, B: Any, device: str) -> None:
+        run("auto", A, B, out=out, device=device)
+        if place == GPU:  # the call is queued in PyTorch's stream
+            torch.cuda.synchronize()
+
+    calls = {device: functools.partial(product, device=device) for device in DEVICES}
     shares = []
     for call in calls.values():
         out[:] = float("nan")
