@@ -1109,6 +1109,13 @@ class TestRecomputing:
         out = capsys.readouterr().out
         assert line in [re.split(r"  +", text.strip()) for text in out.splitlines()]
         assert f"| {' | '.join(line)} |" in experiment_tables.recomputing(path).splitlines()
+        slowest = experiment_tables.worst(path, Path("cublas"))
+        assert "`cublas` takes 2.00 times as long as `simt`: *" in slowest
+        document["rows"][-1] |= {"variant": "waves", "over_simt": 7.5}
+        path.write_text(json.dumps(document))
+        kind, n = (document["rows"][-1][key] for key in ("data", "n"))
+        slowest = experiment_tables.worst(path, Path("waves"))
+        assert f"7.50 times as long as `simt`: *{kind}* operands with M = N = K = {n}." in slowest
 
     def test_names_the_variants_that_run_here(self, recomputing):
         known = {variant.name for variant in variants() if variant.unavailable is None}
@@ -1116,7 +1123,11 @@ class TestRecomputing:
         assert {"simt", "mma", "wgmma", "waves", "auto"} <= set(recomputing.names())
 
     def test_without_results_the_report_says_so(self, tmp_path):
-        assert experiment_tables.recomputing(tmp_path / "none.json") == "Not measured yet."
+        for sentence in (
+            experiment_tables.recomputing(tmp_path / "none.json"),
+            experiment_tables.worst(tmp_path / "none.json", Path("auto")),
+        ):
+            assert sentence == "Not measured yet."
 
 
 class TestClocks:

@@ -184,6 +184,23 @@ def recomputing(results: Path) -> str:
     return "\n\n".join([figures, *marks, f"{_facts(document)}."])
 
 
+def worst(results: Path, variant: Path) -> str:
+    """A sentence with the operands for which a variant takes longest, relative to `simt`."""
+    if not results.exists():
+        return NOTHING_MEASURED
+    document = _read(results)
+    measured = [row for row in document["rows"] if row.get("over_simt") is not None]
+    row = max(
+        (row for row in measured if row["variant"] == variant.name),
+        key=lambda row: float(row["over_simt"]),
+    )
+    return (
+        f"The slowest measured case of `{row['variant']}` takes {row['over_simt']:.2f} times as "
+        f"long as `simt`: *{row['data']}* operands with M = N = K = {row['n']}. "
+        f"{_facts(document)}."
+    )
+
+
 def _range(values: Sequence[float], form: str) -> str:
     least, most = (format(value, form) for value in (min(values), max(values)))
     return f"{format(statistics.median(values), form)} ({least} to {most})"

@@ -26,6 +26,7 @@ A table is between two comments. The first one names the kind of table and the f
 | gpus RESULTS | whole calls on all GPUs, and their speedup: benchmarks/all_gpus.py |
 | clocks RESULTS | cycles and clocks of products: benchmarks/clocks.py |
 | recomputing RESULTS | the cost of recomputing results in fp32: benchmarks/recomputing.py |
+| worst RESULTS VARIANT | a sentence: the operands for which a variant takes longest |
 | tuning RESULTS | the best tile sizes found for a rung: benchmarks/tuning.py |
 
 Paths, including those in links, are relative to the document's folder. A result or a picture in
@@ -52,6 +53,7 @@ from .experiment_tables import (
     queuing,
     recomputing,
     tuning,
+    worst,
 )
 from .program_tables import programs
 from .speed_tables import kinds, ladder, peers, ratios, routers, speedup, spread, table
@@ -119,6 +121,7 @@ def _block(folder: Path, words: list[str]) -> str:
 BLOCKS: dict[str, Callable[..., str]] = {
     block.__name__: block
     for block in (speedup, ladder, table, spread, ratios, peers, routers, kinds, counters, ablation,
-                  calls, gpus, clocks, recomputing, tuning, queuing, models, batches, programs)
+                  calls, gpus, clocks, recomputing, worst, tuning, queuing, models, batches,
+                  programs)
 }  # fmt: skip
 """The kinds of tables. Each function takes the files named after the kind."""
