@@ -256,6 +256,44 @@ def test_an_index_that_overflows_is_found(changes, line, says):
     assert finding.harmless == ("size_t" not in text)
 
 
+INDEX = "unsigned short index = row * N + col; C[index] ="
+SQUARE_GRID = {"grid": "(N/16, N/16)", "multiple_of": 16}
+
+
+@pytest.mark.parametrize(
+    ("change", "launch", "place"),
+    [
+        (("C[row * N + col] =", INDEX), {}, (9, "64, 66048, 32")),
+        (("int row", "unsigned short row"), {}, (7, "66048, 64, 32")),
+        (("int row", "uint16_t row"), {}, (7, "66048, 64, 32")),
+        (("C[row * N + col] =", INDEX), SQUARE_GRID, (9, "304, 304, 304")),
+        (("int row", "short row"), SQUARE_GRID, (7, "40000, 40000, 40000")),
+        (("float sum = 0;", "short unused = 1; float sum = unused - 1;"), {}, None),
+    ],
+)
+def test_an_index_of_16_bits_is_a_mistake(change, launch, place):
+    """An int would hold these indices, so the kernel fails although it has no 64-bit integer."""
+    text = WIDE.replace("(size_t)", "").replace(", col =", "; int col =").replace(*change)
+    if launch:
+        text = text.replace("int M, int N, int K", "int N").replace("K", "N").replace("M", "N")
+    grid = {"grid": "(N/16, M/16)"} | launch
+    source = Source(Path("mine.cu"), text, launch=PlainLaunch.of(block=(16, 16), **grid))
+    program, _ = compiler.library(source, compiler.watch_build())
+    (finding,) = overflow(program, source, 20)
+    assert finding.harmless == (place is None)
+    if place is not None:
+        assert finding.line == place[0]
+        assert finding.text.endswith(f"an index has too few bits; at M, N, K = {place[1]}")
+
+
+def test_a_block_with_too_many_accesses_is_no_overflow():
+    """The last block of a large square product does not end soon, and its indices are right."""
+    text = WIDE.replace("int M, int N, int K", "int N").replace("K", "N").replace("M", "N")
+    source = Source(Path("mine.cu"), text, launch=PlainLaunch.of(block=(16, 16), **SQUARE_GRID))
+    program, _ = compiler.library(source, compiler.watch_build())
+    assert overflow(program, source, 20) == []
+
+
 def test_a_grid_with_m_and_n_exchanged_is_told():
     found = sk.kernel(WIDE, name="mine", grid="(M/16, N/16)", block=(16, 16)).sanitize().findings[0]
     hint = "M and N are exchanged in grid=: with grid='(N / 16, M / 16)' the kernel passes"

@@ -110,6 +110,9 @@ bool run_large(const char *text, Status (*launch)(const Sgemm &problem))
             run_last_block({s[3 * which], s[3 * which + 1], s[3 * which + 2]}, turned, launch);
     }
     const Outcome &large = outcomes[0];
+    if (large.touch.cut) {
+        return true; /* what it would have done is unknown */
+    }
     const char *const names[] = {"A", "B", "C"};
     const char *const what[] = {"reads the last row of A", "reads the last column of B",
                                 "stores the last element of C"};

@@ -48,6 +48,7 @@ void watch_forget_suspects();
 struct LargeTouch {
     bool there[3]; /* reads of the last row of A and column of B, stores of the last of C */
     int site[3];   /* of these accesses: watched.h */
+    bool cut;      /* the block was ended: it has too many accesses */
 };
 const LargeTouch &watch_large_touch();
 

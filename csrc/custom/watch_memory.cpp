@@ -153,6 +153,7 @@ void look_at_large(const Array &array, uintptr_t address, int bytes, bool store,
         large.site[which] = site;
     }
     if (++large_accesses > most_large_accesses) {
+        large.cut = true;
         block_fail(status_error(STATUS_DEVICE, "the last block has too many accesses"));
     }
 }
