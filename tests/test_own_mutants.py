@@ -35,7 +35,7 @@ MUTANTS = {
     "wrong edge": (
         "tile2d",
         {STORE: f"if (ty + i * ROWS + 1 < p.C.rows || p.C.rows > BM) {STORE}"},
-        ("never set", None, "C[127, 0]"),
+        ("never set", STORE, "C[127, 0]; this line writes others"),
         ("never set", "row"),
     ),
     "uninitialised sum": (
@@ -53,6 +53,12 @@ MUTANTS = {
         },
         ("wrong values", "*c / p.beta", "beta = 0.5"),
         ("wrong values", "C is multiplied by 1 and not by beta"),
+    ),
+    "alpha twice": (
+        "coalesced",
+        {"store(p, row, col, sum);": "store(p, row, col, p.alpha * sum);"},
+        ("wrong values", "p.alpha * sum", "alpha = "),
+        ("wrong values", "alpha is applied twice"),
     ),
     "bank conflict": (
         "tile2d",
@@ -345,8 +351,10 @@ def test_check_describes_the_mistake(name):
     if expected is None:
         assert verdict.passed, verdict
     else:
-        assert verdict.findings[0].kind == expected[0], verdict
-        assert expected[1] in str(verdict.findings[0]), verdict
+        first = verdict.findings[0]
+        assert first.kind == expected[0], verdict
+        assert expected[1] in str(first), verdict
+        assert expected[0] not in ("wrong values", "never set") or first.line is not None, verdict
 
 
 @pytest.mark.thorough

@@ -115,6 +115,35 @@ void tell_race_in_block(const Array &array, const std::string &element, Access b
                          place_of_barrier(before.touch, now.touch, rounds).c_str()));
 }
 
+/* Returns whether no thread writes some element of C. The finding is about the line that writes
+ * another one, if any. */
+bool print_never_set(const Array &C)
+{
+    const Matrix &X = C.operand->matrix;
+    const auto writer_of = [&](int64_t row, int64_t col) -> const Touch & {
+        const float *const element = X.data + row * X.row_stride + col * X.col_stride;
+        return C.words[(reinterpret_cast<uintptr_t>(element) - C.begin) / sizeof(float)].writer;
+    };
+    int64_t missing = -1;
+    Site site = 0;
+    for (int64_t index = 0; index < X.rows * X.cols; ++index) {
+        const Touch &writer = writer_of(index / X.cols, index % X.cols);
+        if (writer.thread != no_thread) {
+            site = writer.site;
+        } else if (missing < 0) {
+            missing = index;
+        }
+    }
+    if (missing >= 0) {
+        print_finding("never set", site, "C", -1, no_thread, no_thread,
+                      formatted("no thread writes C[%lld, %lld]%s",
+                                static_cast<long long>(missing / X.cols),
+                                static_cast<long long>(missing % X.cols),
+                                site ? "; this line writes others" : ""));
+    }
+    return missing >= 0;
+}
+
 } // namespace
 
 bool is_first(const char *kind, const Array *array, Site site, Site other)
@@ -296,20 +325,8 @@ void watch_print_suspects(bool has_ended)
         if (!has_ended || !array.operand || array.operand->input) {
             continue;
         }
-        const Matrix &C = array.operand->matrix;
-        for (int64_t row = 0; row < C.rows; ++row) {
-            for (int64_t col = 0; col < C.cols; ++col) {
-                const auto address =
-                    reinterpret_cast<uintptr_t>(C.data + row * C.row_stride + col * C.col_stride);
-                if (array.words[(address - array.begin) / sizeof(float)].writer.thread ==
-                    no_thread) {
-                    print_finding("never set", 0, "C", -1, no_thread, no_thread,
-                                  formatted("no thread writes C[%lld, %lld]",
-                                            static_cast<long long>(row),
-                                            static_cast<long long>(col)));
-                    return;
-                }
-            }
+        if (print_never_set(array)) {
+            return;
         }
     }
 }

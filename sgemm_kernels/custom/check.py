@@ -58,8 +58,9 @@ class _Where:
 
 def check_all(
     own: Any, device: str, seconds: float, cases: Sequence[Case] = ()
-) -> tuple[int, list[Finding]]:
-    """Runs in a child process. Returns the number of products, and the findings.
+) -> tuple[int, list[tuple[Finding, Case]]]:
+    """Runs in a child process. Returns the number of products, and the findings, each with the
+    product that it is about.
 
     Without ``cases``, the products are those of ``cases_for``. The parent ends the child if one
     product takes longer than ``seconds``.
@@ -209,35 +210,32 @@ def _when(tile: Tile, wrong: Sequence[Case], right: Sequence[Case]) -> str:
     return ", ".join(["only " + chosen[0], *chosen[1:]]) if chosen else ""
 
 
-def _describe(where: _Where, tile: Tile, outcomes: list[_Outcome]) -> list[Finding]:
+def _describe(where: _Where, tile: Tile, outcomes: list[_Outcome]) -> list[tuple[Finding, Case]]:
     findings = []
     failed = [outcome for outcome in outcomes if outcome.message]
     for message in dict.fromkeys(outcome.message for outcome in failed):
-        findings.append(
-            _of_message(where.own, message, [o for o in failed if o.message == message])
-        )
+        same = [outcome.case for outcome in failed if outcome.message == message]
+        case = min(same, key=lambda c: c.work)
+        finding = message_finding(message, where.own.file, f"at {case.text}")
+        findings.append((finding, case))
     outside = [outcome for outcome in outcomes if outcome.outside]
     if outside:
         simplest = min(outside, key=lambda o: o.case.work)
         when = _when(tile, [o.case for o in outside], [o.case for o in outcomes if not o.outside])
-        findings.append(
-            Finding(
-                "writes outside",
-                f"the kernel wrote to {simplest.outside} or beside it, where no result belongs"
-                f"{', ' + when if when else ''}; at {simplest.case.text}",
-                array=simplest.outside,
-            )
+        finding = Finding(
+            "writes outside",
+            f"the kernel wrote to {simplest.outside} or beside it, where no result belongs"
+            f"{', ' + when if when else ''}; at {simplest.case.text}",
+            array=simplest.outside,
         )
+        findings.append((finding, simplest.case))
     wrong = [outcome for outcome in outcomes if outcome.wrong.any()]
     if wrong:
         right = [o.case for o in outcomes if not o.wrong.any() and not o.message]
-        findings.append(_of_values(where, tile, wrong, right))
+        plainest = min(wrong, key=lambda o: _plainness(o, tile))
+        finding = _of_values(where, tile, plainest, [o.case for o in wrong], right)
+        findings.append((finding, plainest.case))
     return findings
-
-
-def _of_message(own: Any, message: str, outcomes: list[_Outcome]) -> Finding:
-    simplest = min(outcomes, key=lambda o: o.case.work)
-    return message_finding(message, own.file, f"at {simplest.case.text}")
 
 
 _ASYNCHRONOUS = (
@@ -267,9 +265,10 @@ def message_finding(message: str, file: str, when: str) -> Finding:
     )
 
 
-def _of_values(where: _Where, tile: Tile, wrong: list[_Outcome], right: Sequence[Case]) -> Finding:
-    """The finding about wrong values, from the plainest wrong product."""
-    outcome = min(wrong, key=lambda o: _plainness(o, tile))
+def _of_values(
+    where: _Where, tile: Tile, outcome: _Outcome, wrong: Sequence[Case], right: Sequence[Case]
+) -> Finding:
+    """The finding about wrong values, from one of the wrong products."""
     case = outcome.case
     exact = expect(*values_of(case)[:2], C=values_of(case)[2], alpha=case.alpha, beta=case.beta)
     rows, cols = np.nonzero(outcome.wrong)
@@ -281,12 +280,12 @@ def _of_values(where: _Where, tile: Tile, wrong: list[_Outcome], right: Sequence
         kind = "never set"
     elif case.beta == 0 and (bits & 0x7FFFFFFF == _COMPUTED).any():
         kind = "memory nobody wrote"
-    when = _when(tile, [o.case for o in wrong], right)
+    when = _when(tile, wrong, right)
     parts = [_where(outcome.wrong, tile)]
     if kind == "memory nobody wrote":
         parts.append("C is read although beta is 0: it may hold NaN, and 0 * NaN is NaN")
     parts += [text] if (text := _steps(where, outcome)) else []
-    parts += [text] if (text := _beta(outcome)) else []
+    parts += [text] if (text := _beta(outcome) or _alpha(outcome)) else []
     count = len(wrong) + len(right)
     parts.append(when or f"in {'every one' if not right else len(wrong)} of {count} products")
     sentence = ", ".join(part for part in parts if part)
@@ -393,3 +392,22 @@ def _beta(outcome: _Outcome) -> str:
     if np.abs(rest - factor * C).max() > 1e-3:
         return ""
     return f"C is multiplied by {round(factor, 6) + 0.0:.4g} and not by beta = {case.beta:g}"
+
+
+def _alpha(outcome: _Outcome) -> str:
+    """The factor that A @ B was multiplied by, if it was not alpha."""
+    case = outcome.case
+    if case.alpha in (0, 1) or outcome.wrong.mean() < 0.5:
+        return ""
+    A, B, C = values_of(case)
+    product = A.astype(np.float64) @ B.astype(np.float64)
+    rest = outcome.result - (case.beta * C.astype(np.float64) if case.beta else 0.0)
+    if not np.isfinite(rest).all() or not product.any():
+        return ""
+    factor = float((rest * product).sum() / (product**2).sum())
+    if np.abs(rest - factor * product).max() > 1e-3:
+        return ""
+    times = {case.alpha**2: ": alpha is applied twice", 1.0: ": alpha is not applied"}
+    known = [text for value, text in times.items() if abs(factor - value) < 1e-3]
+    text = f"A @ B is multiplied by {round(factor, 6) + 0.0:.4g} and not by alpha = {case.alpha:g}"
+    return text + "".join(known[:1])

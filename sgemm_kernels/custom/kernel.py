@@ -9,7 +9,7 @@ with all your rights: do not load one that you would not run. Until it has passe
 import contextlib
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -23,7 +23,7 @@ from .._core import DeviceError, Error, OutOfMemoryError, UnsupportedVariantErro
 from .._source_text import lines_of
 from ..measuring.devices import find_device
 from . import compiler, compute_sanitizer, for_gpu, hints, nvrtc, sanitize
-from .cases import Tile, tile_of
+from .cases import Case, Tile, tile_of
 from .check import check_all
 from .child_process import START_S, Child, begin, is_child
 from .compiler import (
@@ -183,15 +183,18 @@ class Kernel:
         """
         where = find_device(device).name
         begin_s = time.monotonic()
-        cases = 0
+        cases, findings = 0, list[Finding]()
         try:
-            cases, findings = self.child.call(check_all, self, where, seconds)
+            cases, found = self.child.call(check_all, self, where, seconds)
+            findings = [self._with_line(*each, seconds) for each in found]
         except OutOfMemoryError:
             raise
         except (CompileError, DeviceError, UnsupportedVariantError) as error:
             findings = [finding_of(error, self._source, seconds)]
             if findings[0].kind in ("ended its process", "not finished"):
-                findings = [self._with_place(findings[0], seconds)]
+                with contextlib.suppress(Error):
+                    seen = self._watch(tile_of(self.variant), max(seconds, _WATCH_S))[1]
+                    findings = [_with_place(findings[0], seen)]
         return self._verdict("check", where, cases, begin_s, findings)
 
     def sanitize(self, *, device: str | None = None, seconds: float = 20.0) -> Diagnosis:
@@ -276,14 +279,16 @@ class Kernel:
         most = self.variant.shared_bytes
         return len(counts), [*findings, *for_gpu.too_much_shared(static, most, self._source)]
 
-    def _with_place(self, finding: Finding, seconds: float) -> Finding:
-        """The finding, with the line that the checking build reports, if any."""
+    def _with_line(self, finding: Finding, case: Case, seconds: float) -> Finding:
+        """The finding of ``check``, with the line that the checking build reports for its product,
+        if any."""
+        if finding.line is not None or finding.kind == "launch failed":
+            return finding
         with contextlib.suppress(Error):
-            for seen in self._watch(tile_of(self.variant), max(seconds, _WATCH_S))[1]:
-                if seen.line is not None:
-                    text = f"{finding.text}; the checking build reports {seen.kind}: "
-                    text += seen.text
-                    return replace(finding, text=text, file=seen.file, line=seen.line)
+            program, _ = compiler.library(self._source, watch_build())
+            limit = max(seconds, _WATCH_S)
+            seen = sanitize.watch_these(program, [case], self._source, limit)
+            return _with_place(finding, sanitize.in_order(seen))
         return finding
 
     def _verdict(
@@ -415,6 +420,16 @@ class Kernel:
             if path.name == file:
                 return lines_of(text)
         return []
+
+
+def _with_place(finding: Finding, every: Iterable[Finding]) -> Finding:
+    """The finding, with the place of the first of the others that has one."""
+    for seen in every:
+        if seen.line is not None:
+            text = f"; the checking build reports {seen.kind}: {seen.text}"
+            text = finding.text + text * (seen.kind != finding.kind)
+            return replace(finding, text=text, file=seen.file, line=seen.line)
+    return finding
 
 
 def _put(

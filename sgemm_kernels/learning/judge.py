@@ -227,7 +227,8 @@ def _watch(
 def _checked(own: Kernel, cases: list[Case], watched: list[Finding]) -> list[Finding]:
     """The wrong values in the words of ``check``, with the line that stored them and the elements
     that no thread reads."""
-    _, described = own.child.call(check_all, own, "cpu", _SECONDS, cases)
+    _, told = own.child.call(check_all, own, "cpu", _SECONDS, cases)
+    described = [finding for finding, _ in told]
     if not described or not watched:
         return described or watched
     first = watched[0]
