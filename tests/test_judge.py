@@ -124,6 +124,55 @@ def test_check_runs_tensor_core_kernels_themselves(taken):
     assert not verdict.passed
 
 
+GROUPS = """    if (threadIdx.y < 16) {
+        bar_sync<1>(512);
+    } else {
+        bar_sync<OTHER>(512);
+    }
+"""
+
+
+@pytest.mark.parametrize(("other", "passes"), [("2", True), ("1", False)])
+def test_two_groups_at_one_named_barrier_are_told(other, passes):
+    text = sk.source("coalesced").replace(STORE, GROUPS.replace("OTHER", other) + STORE)
+    text = text.replace("    if (!inside(p.C, row, col)) {\n        return;\n    }\n", "")
+    text = text.replace("k < p.A.cols", "inside(p.C, row, col) && k < p.A.cols")
+    mine = sk.kernel('#include "ptx.h"\n' + text, name="groups")
+    verdict = mine.sanitize()
+    assert verdict.passed == passes, verdict
+    if not passes:
+        first = verdict.findings[0]
+        assert first.kind == "race"
+        assert "bar_sync<1>" in mine.source.splitlines()[first.line - 1]
+        assert "each group needs a named barrier of its own" in first.text
+
+
+@pytest.mark.parametrize(
+    ("declared", "kind"),
+    [
+        ("float other;", "wrong values"),
+        ("__shared__ float all[32]; float other = all[threadIdx.x];", "memory nobody wrote"),
+    ],
+)
+def test_a_fallback_does_not_hide_what_was_never_set(declared, kind):
+    """The kernel computes its result again if it is NaN or huge, as what was never set is here."""
+    again = f"    {declared}\n    other += sum + 1.0f;\n"
+    again += "    sum = fabsf(other) < 1e30f ? other : sum;\n"
+    mine = changed("coalesced", STORE, again + STORE)
+    first = mine.sanitize().findings[0]
+    assert first.kind == kind
+    line = "store(p" if kind == "wrong values" else "all[threadIdx.x]"
+    assert line in mine.source.splitlines()[first.line - 1]
+
+
+@pytest.mark.thorough
+def test_check_has_tiles_of_few_steps_that_blocks_share():
+    old, new = "- whole_tiles * steps + 1) * shares - 1)", "- whole_tiles * steps) * shares)"
+    (first,) = changed("streamk", old, new).check(device="cpu").findings
+    assert "8 multiprocessors" in first.text
+    assert first.line is not None
+
+
 def test_blocks_of_a_plain_kernel_have_coordinates():
     text = """
     __global__ void sgemm(const float *A, const float *B, float *C, int M, int N, int K)

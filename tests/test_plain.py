@@ -132,7 +132,7 @@ def test_a_plain_kernel_is_right_as_it_is(name):
     assert len(counts) > 5
     assert findings == []
     late, _ = compiler.library(kernel.made_of, compiler.late_build())
-    assert sanitize.watch_late(late, program, kernel.made_of, tile, 20) == []
+    assert sanitize.watch_late(late, kernel.made_of, tile, 20) == []
     assert not kernel.warnings
 
 

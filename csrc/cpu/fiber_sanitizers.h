@@ -192,6 +192,7 @@ void watch_atomic(const void *address, size_t bytes);
 void watch_called_from(const void *returns_to); /* in the kernel, if it is a call there */
 void watch_barrier();
 void watch_thread_runs();
+void watch_named_barrier(int rank, int id, unsigned round);
 void watch_two_barriers(int other_thread, int other_line, int line);
 void watch_mbarrier(const void *barrier, bool begins);
 void watch_product(float *const *sums, int n);
@@ -243,6 +244,10 @@ static inline void sanitizer_called_from(const void *returns_to)
 static inline void sanitizer_barriers_differ(int other_thread, int other_line, int line)
 {
     watch_two_barriers(other_thread, other_line, line);
+}
+static inline void sanitizer_named_barrier_used(int rank, int id, unsigned round)
+{
+    watch_named_barrier(rank, id, round);
 }
 static inline void sanitizer_mbarrier_begins(const void *barrier)
 {
@@ -368,6 +373,7 @@ static inline void sanitizer_atomic_ends(int, void *) {}
 #ifndef SGEMM_WATCHED
 static inline void sanitizer_called_from(const void *) {}
 static inline void sanitizer_barriers_differ(int, int, int) {}
+static inline void sanitizer_named_barrier_used(int, int, unsigned) {}
 static inline void sanitizer_mbarrier_begins(const void *) {}
 static inline void sanitizer_mbarrier_used(const void *) {}
 #endif

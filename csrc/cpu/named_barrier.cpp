@@ -43,6 +43,7 @@ void grid_named_barrier(int id, int threads, int line)
                                 thread_name(), line, id, threads, barrier->threads));
     }
     const unsigned round = barrier->round;
+    sanitizer_named_barrier_used(rank, id, round);
     sanitizer_named_barrier_arrives(rank, id, round);
     barrier->threads = threads;
     if (++barrier->arrived < threads) {

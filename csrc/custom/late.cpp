@@ -48,6 +48,10 @@ bool watch_fill_with_zeros(bool)
     return false;
 }
 void watch_forget_suspects() {}
+bool watch_has_new_suspects()
+{
+    return false;
+}
 FaultyAccess watch_meaning_of(const void *)
 {
     return {"out of bounds", "the processor refuses this address, which is in no array"};

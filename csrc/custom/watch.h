@@ -44,6 +44,9 @@ bool watch_fill_with_zeros(bool zeros);
 /* Forgets the reads of memory that was never written. */
 void watch_forget_suspects();
 
+/* Whether this product has such reads at new places. */
+bool watch_has_new_suspects();
+
 /* What the threads did in operands that are too large for a record of each word. */
 struct LargeTouch {
     bool there[3]; /* reads of the last row of A and column of B, stores of the last of C */

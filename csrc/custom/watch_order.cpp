@@ -21,6 +21,13 @@ std::map<const void *, Clocks> others_left_at, went_with_atomics;
 /* Words that asynchronous copies are writing, by the barrier phase that completes them. */
 std::map<const void *, std::vector<Word *>> copies_of_phase;
 
+/* The threads that have arrived at a named barrier, and their clocks. */
+struct Arrivals {
+    unsigned round;
+    std::vector<std::pair<int, unsigned>> now, before; /* in this round, and in the one before */
+};
+std::map<std::pair<int, int>, Arrivals> named_barriers; /* by rank in the cluster and number */
+
 void add_clocks(Clocks *to, const Clocks &from)
 {
     for (const auto &entry : from) {
@@ -84,6 +91,7 @@ void order_block_begins()
         copies_of_thread[thread].assign(1, {});
     }
     copies_of_phase.clear();
+    named_barriers.clear();
     left_at.clear();
     others_left_at.clear();
 }
@@ -212,6 +220,30 @@ void watch_barrier()
 {
     done.barriers += blockIdx.x == 0 && running->number == 0;
     done.new_inputs[running->number] = 0;
+}
+
+/* A thread that may arrive before an earlier round is complete may take the place of a thread of
+ * that round. */
+void watch_named_barrier(int rank, int id, unsigned round)
+{
+    const int thread = running->number;
+    Arrivals &arrivals = named_barriers[{rank, id}];
+    if (arrivals.round != round) {
+        arrivals.before.swap(arrivals.now);
+        arrivals.now.clear();
+        arrivals.round = round;
+    }
+    for (const auto &other : arrivals.before) {
+        if (clocks[thread][other.first] < other.second) {
+            tell("race", present_site(), "",
+                 formatted("thread %d arrives at named barrier %d, and so did thread %d before, in "
+                           "another group: no barrier is between them, so a GPU may count both in "
+                           "one round; each group needs a named barrier of its own",
+                           thread_in_block(), id, other.first % threads_of_block()));
+            break;
+        }
+    }
+    arrivals.now.emplace_back(thread, clocks[thread][thread]);
 }
 
 void watch_called_from(const void *returns_to)

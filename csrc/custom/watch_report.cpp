@@ -266,6 +266,16 @@ void watch_forget_suspects()
     suspects.clear();
 }
 
+bool watch_has_new_suspects()
+{
+    static std::set<std::pair<Site, const char *>> known;
+    bool has_new = false;
+    for (const auto &entry : suspects) {
+        has_new = known.insert(entry.first).second || has_new;
+    }
+    return has_new;
+}
+
 void watch_print_place(const char *kind, const char *text)
 {
     if (latest_site == 0 || unaligned_site != latest_site) { /* otherwise reported already */

@@ -122,8 +122,14 @@ def cases_of(own: Any) -> list[Case]:
     cases = cases_for(tile_of(own.variant))
     if own.plain is not None:
         return plain_cases(own.plain, cases)
-    cases += shared_out(tile_of(own.variant), own.made_of)
-    return [*cases, *deep_cases(cases)] if falls_back(own.made_of) else cases
+    tile = tile_of(own.variant)
+    shared = shared_out(tile, own.made_of)
+    cases += shared
+    if falls_back(own.made_of):
+        return [*cases, *deep_cases(cases)]
+    # Fifteen tiles of few steps: some blocks begin within a step of a tile's first.
+    many = Case(2 * tile.BM + 1, 5 * tile.BN - 3, 2 * tile.BK, multiprocessors=8)
+    return [*cases, *[many] * bool(shared)]
 
 
 def shared_out(tile: Tile, source: Source) -> list[Case]:

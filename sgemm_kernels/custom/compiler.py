@@ -83,10 +83,16 @@ def run_build() -> Build:
     fused: tuple[str, ...] = ()
     if os.uname().machine == "x86_64" and devices()[-1].fused_multiply_add:
         fused = ("-mfma", "-mavx2")
-    patterned = _accepted("-ftrivial-auto-var-init=pattern")
     # nvcc rejects `throw` and arrays of variable length in a kernel, and so do all builds.
     # An index that overflows wraps around, as on a GPU.
-    kernel = ("-O2", "-fwrapv", "-ffp-contract=off", "-fno-exceptions", *fused, *patterned)
+    kernel = (
+        "-O2",
+        "-fwrapv",
+        "-ffp-contract=off",
+        "-fno-exceptions",
+        *fused,
+        *_variables_are("pattern"),
+    )
     kernel = (*kernel, "-Werror=vla", "-DSGEMM_OWN=1", *_WARNINGS)
     # The linker puts the kernel's code between these two, so that a signal handler can tell whether
     # a thread is in it (cpu/runaway.cpp).
@@ -105,11 +111,12 @@ def count_build() -> Build:
     return Build("count", kernel, ("-O2", "-DSGEMM_COUNTED=1"), parts, annotated=True)
 
 
-def watch_build() -> Build:
-    """A program that runs the kernel and checks each access."""
+def watch_build(*, variables: str = "pattern") -> Build:
+    """A program that runs the kernel and checks each access. Variables without an initializer hold
+    a pattern that is NaN as fp16 and -1.7e38 as a float, or are 'zero'."""
     count = count_build()
     kernel = (*count.kernel, "-fwrapv", "-fsanitize=bounds", "-fsanitize-coverage=trace-pc")
-    kernel = (*kernel, *_accepted("-ftrivial-auto-var-init=pattern"))
+    kernel = (*kernel, *_variables_are(variables))
     watch = (f"custom/{path.name}" for path in sorted((headers() / "custom").glob("watch*.cpp")))
     parts = (*_device(), *watch, "custom/large.cpp", "custom/driver.cpp")
     return Build(
@@ -119,11 +126,17 @@ def watch_build() -> Build:
 
 def late_build() -> Build:
     """A program that runs the kernel with asynchronous work as late as its rules allow, and with
-    blocks and threads in two orders."""
+    blocks and threads in two orders. Variables without an initializer are zero."""
     run = run_build()
+    kernel = (*run.kernel, *_variables_are("zero"))  # the last option counts
     flags = ("-O2", "-DSGEMM_CHECKED=1")
     parts = (*_device(), "custom/late.cpp", "custom/driver.cpp")
-    return Build("late", run.kernel, flags, parts, link=())
+    return Build("late", kernel, flags, parts, link=())
+
+
+def _variables_are(what: str) -> tuple[str, ...]:
+    """The compiler's option for variables without an initializer."""
+    return _accepted(f"-ftrivial-auto-var-init={what}")
 
 
 def _device() -> tuple[str, ...]:

@@ -246,8 +246,7 @@ class Kernel:
                 findings += sanitize.unset_variables(self._source, tile, seconds)
             if all(finding.harmless for finding in findings):
                 late, _ = compiler.library(self._source, late_build())
-                watched, _ = compiler.library(self._source, watch_build())
-                findings += sanitize.watch_late(late, watched, self._source, tile, seconds)
+                findings += sanitize.watch_late(late, self._source, tile, seconds)
             if on_gpu:
                 more, told = compute_sanitizer.watch(self, where)
                 cases += more

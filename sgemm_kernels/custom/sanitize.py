@@ -270,19 +270,19 @@ def _deep(cases: list[Case]) -> list[Case]:
     return [replace(case, K=case.K + DEEP) for case in _not_special(cases)]
 
 
-def watch_late(
-    late: Path, watched: Path, source: Source, tile: Tile, seconds: float
-) -> list[Finding]:
-    """Findings of the build in which asynchronous work is late (``late_build``). If the other build
-    finds something in the same products, which it had not run yet, that is the cause."""
+def watch_late(late: Path, source: Source, tile: Tile, seconds: float) -> list[Finding]:
+    """Findings of the build in which asynchronous work is late (``late_build``). If the watched
+    build finds something in the same products, that is the cause. It had not run all of them, and
+    its variables without an initializer were not zero."""
     cases = cases_of(tile, source)
     if falls_back(source):
         cases = [*_deep(cases), *shared_out(tile, source)]
     arguments = [_argument(case, source.plain) for case in cases]
     counts, findings = run_watched(late, cases, arguments, source, seconds)
-    if not findings or not falls_back(source):
-        return findings
+    if not findings:
+        return []
     begun = len(counts)
+    watched, _ = library(source, watch_build(variables="zero"))
     return run_watched(watched, cases[:begun], arguments[:begun], source, seconds)[1] or findings
 
 
