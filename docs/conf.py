@@ -24,7 +24,7 @@ version = release = sgemm_kernels.__version__
 author = "the sgemm_kernels authors"
 extensions = ["sphinx.ext.autodoc", "numpydoc", "myst_parser"]
 root_doc = "docs/index"
-include_patterns = ["*.md", "docs/**", "benchmarks/**.md", "csrc/**.md"]
+include_patterns = ["*.md", "docs/**", "benchmarks/**.md", "csrc/**.md", "release/*.md"]
 exclude_patterns = [".*", "build", "dist", "site", "**.egg-info"]
 html_theme = "alabaster"
 html_theme_options = {"description": "Float32 matrix products, by every kernel of one ladder"}

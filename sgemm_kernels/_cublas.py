@@ -6,7 +6,7 @@ import importlib
 from . import _core
 
 REMEDY = {
-    "cublas": "pip install 'sgemm_kernels[cublas]'",
+    "cublas": "pip install 'nvidia-cublas>=13' cuda-pathfinder",
     "rocblas": "install ROCm's package rocblas (Debian and Ubuntu: apt install librocblas0)",
 }[_core._REFERENCE]
 

@@ -32,9 +32,7 @@ try:
     from matplotlib.rcsetup import cycler
     from matplotlib.ticker import LogFormatter
 except ImportError as error:
-    raise ImportError(
-        "plots need matplotlib: pip install 'sgemm_kernels[plot]'", name=error.name
-    ) from None
+    raise ImportError("plots need matplotlib: pip install matplotlib", name=error.name) from None
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -130,7 +130,7 @@ def test_a_missing_cublas_names_the_extra(hidden):
     """
     message = printed_by(script)
     assert "'cublas'" in message
-    assert "pip install 'sgemm_kernels[cublas]'" in message
+    assert "pip install 'nvidia-cublas>=13' cuda-pathfinder" in message
 
 
 def test_the_launched_kernels_are_named(device):

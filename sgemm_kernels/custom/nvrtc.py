@@ -27,7 +27,7 @@ from .compiler import (
     write_texts,
 )
 
-_REMEDY = "pip install 'sgemm_kernels[own]'"
+_REMEDY = "pip install 'nvidia-cuda-nvrtc>=13' cuda-pathfinder"
 # A name beyond ASCII or with a dollar is an unrecognized token, but not for nvcc.
 _NVRTC_CANNOT = re.compile(
     "nv_name_map|cannot open source file|calling a __host__ function|unrecognized token"

@@ -186,7 +186,7 @@ class Tuning:
     def plot(self, *, dark: bool | None = None) -> "Picture":
         """Draws the space over two defines: the best candidate for each pair of values.
 
-        Needs matplotlib: ``pip install 'sgemm_kernels[plot]'``.
+        Needs matplotlib: ``pip install matplotlib``.
 
         Parameters
         ----------

@@ -79,7 +79,7 @@ class Trace:
     def plot(self, *, dark: bool | None = None) -> "Picture":
         """Draws the addresses that a warp accesses in one request, for each access of the kernel.
 
-        Needs matplotlib: ``pip install 'sgemm_kernels[plot]'``.
+        Needs matplotlib: ``pip install matplotlib``.
 
         Parameters
         ----------
