@@ -54,8 +54,8 @@ class BuildCore(build_ext):
         include = ROOT / "sgemm_kernels/include"
         include.mkdir(exist_ok=True)
         for name in ("sgemm_kernels.h", "sgemm_kernels.f90"):
-            if not (include / name).exists():
-                (include / name).symlink_to(f"../../csrc/core/{name}")
+            (include / name).unlink(missing_ok=True)
+            (include / name).symlink_to(f"../../csrc/frontends/c/{name}")
 
 
 setup(

@@ -59,9 +59,12 @@ SETTINGS = (
 SMALL_CODE_SINCE = 13
 """nvcc's first release with --compress-mode=size: the GPU's code takes a sixth of the bytes."""
 
-# The folders of csrc/ whose objects a C library contains. csrc/FOLDER/LIBRARY.map lists the names
-# that it exports.
-LIBRARIES = {"core": {"core", "cpu", "ladder", "engine", "cuda"}, "blas": {"blas"}}
+# The rooms (folders of csrc/) whose objects a C library contains. csrc/ROOM/LIBRARY.map lists the
+# names that it exports.
+LIBRARIES = {
+    "frontends/c": {"frontends/c", "core", "cpu", "ladder", "engine", "cuda"},
+    "frontends/blas": {"frontends/blas"},
+}
 
 OWN_FUNCTIONS_FIRST = ["-Wl,-Bsymbolic"]
 """The extension's flags: it calls its own functions, not those of a C library in the process."""
@@ -282,7 +285,7 @@ def build_core(root: Path, environ: Mapping[str, str]) -> Path:
 
 def libraries_beside(root: Path, extension: Path) -> dict[Path, Path]:
     """The C libraries that are built with this extension: the path of each, and its map."""
-    maps = sorted((root / "csrc").glob("*/*.map"))
+    maps = sorted((root / "csrc").glob("frontends/*/*.map"))
     return {extension.parent / f"lib/{path.stem}.so": path for path in maps}
 
 
@@ -429,14 +432,16 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
     for source in [
         *_sources(root, "core/*.c"),
         *_sources(root, "engine/*.c"),
-        *_sources(root, "blas/*.c"),
+        *_sources(root, "frontends/c/*.c"),
+        *_sources(root, "frontends/blas/*.c"),
     ]:  # without Python's headers
         flags = [*c_flags, *(build if source.name == "kept_proofs.c" else [])]
         jobs.append(Job(cc, source, _object(host, source), flags))
-    for source in _sources(root, "torch/*.c"):  # PyTorch's exceptions pass through its callers
+    # PyTorch's exceptions pass through its callers.
+    for source in _sources(root, "frontends/torch/*.c"):
         jobs.append(Job(cc, source, _object(host, source), [*c_flags, "-fexceptions"]))
     search, outside = _python_and_numpy()
-    for source in [*_sources(root, "module.c"), *_sources(root, "python/*.c")]:
+    for source in [*_sources(root, "module.c"), *_sources(root, "frontends/python/*.c")]:
         flags = [*c_flags, *_STABLE_INTERFACES, *(about if source.name == "describing.c" else [])]
         jobs.append(Job(cc, source, _object(host, source), flags, search, outside))
     return jobs
@@ -556,10 +561,10 @@ def _make(
     links = {extension: (extension_objects(jobs), OWN_FUNCTIONS_FIRST)}
     for path, exports in libraries_beside(root, extension).items():
         of_tests = [job for job in jobs if job.source.parts[0] == "tests"]  # the fake CUDA runtime
-        folders = LIBRARIES[exports.parent.name]
-        objects = [job for job in jobs if job.source.parts[1] in folders and not job.counted]
+        rooms = LIBRARIES[_room(exports.relative_to(root))]
+        objects = [job for job in jobs if _room(job.source) in rooms and not job.counted]
         maps = [exports]
-        if of_tests and "cuda" in folders:
+        if of_tests and "cuda" in rooms:
             objects += of_tests
             maps.append(root / "tests/fake_cuda/exports.map")
         flags = [f"-Wl,--version-script={each}" for each in maps]
@@ -572,7 +577,7 @@ def _make(
 
 def extension_objects(jobs: Sequence[Job]) -> list[Path]:
     """The objects that the extension is linked from."""
-    return [job.target for job in jobs if job.source.parts[1] != "blas"]
+    return [job.target for job in jobs if _room(job.source) != "frontends/blas"]
 
 
 def link(
@@ -641,6 +646,11 @@ def _kernel_sources(root: Path) -> list[Path]:
 
 def _sources(root: Path, pattern: str) -> list[Path]:
     return sorted(path.relative_to(root) for path in (root / "csrc").glob(pattern))
+
+
+def _room(source: Path) -> str:
+    """The folder of csrc/ that a file is in: 'core' of csrc/core/status.c."""
+    return source.relative_to(source.parts[0]).parent.as_posix()
 
 
 def _object(kind: str, source: Path) -> Path:

@@ -1,29 +1,29 @@
 /* The extension module: its methods, its types, and the arguments of run(). */
 #define SGEMM_DEFINES_NUMPY
-#include "python/python.h"
+#include "frontends/python/python.h"
 
 #include <fenv.h>
 
 #include "core/catalog.h"
 #include "core/limits.h"
-#include "core/sgemm_kernels.h"
 #include "core/threads.h"
-#include "python/attributes.h"
-#include "python/choosing.h"
-#include "python/describing.h"
-#include "python/device_array.h"
-#include "python/measuring.h"
-#include "python/own.h"
-#include "python/planning.h"
-#include "python/preloaded.h"
-#include "python/prepared.h"
-#include "python/raising.h"
-#include "python/result.h"
-#include "python/running.h"
-#include "python/running_many.h"
-#include "python/state.h"
-#include "python/torch_calls.h"
-#include "python/tracing.h"
+#include "frontends/c/sgemm_kernels.h"
+#include "frontends/python/attributes.h"
+#include "frontends/python/choosing.h"
+#include "frontends/python/describing.h"
+#include "frontends/python/device_array.h"
+#include "frontends/python/measuring.h"
+#include "frontends/python/own.h"
+#include "frontends/python/planning.h"
+#include "frontends/python/preloaded.h"
+#include "frontends/python/prepared.h"
+#include "frontends/python/raising.h"
+#include "frontends/python/result.h"
+#include "frontends/python/running.h"
+#include "frontends/python/running_many.h"
+#include "frontends/python/state.h"
+#include "frontends/python/torch_calls.h"
+#include "frontends/python/tracing.h"
 
 /* ------------------------------------------------------------------ run */
 

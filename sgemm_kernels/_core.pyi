@@ -9,7 +9,7 @@ _Out = TypeVar("_Out", bound="_OnGpu")
 
 _GPU_KIND: str  # "cuda", or "hip" in a build for AMD GPUs
 _REFERENCE: str  # the reference variant: "cublas" or "rocblas"
-# a capsule named "sgemm_kernels.multiply": sgemm_kernels_multiply of csrc/core/sgemm_kernels.h
+# a capsule named "sgemm_kernels.multiply": the function sgemm_kernels_multiply of sgemm_kernels.h
 _c_multiply: Any
 
 class Error(Exception): ...

@@ -1,5 +1,5 @@
 """Tensors of PyTorch that run() cannot use, with the call that works instead, and the versions of
-those that it writes. The extension calls these functions (csrc/python/tensors.c)."""
+those that it writes. The extension calls these functions (csrc/frontends/python/tensors.c)."""
 
 import sys
 from collections.abc import Callable

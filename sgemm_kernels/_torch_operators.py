@@ -1,7 +1,7 @@
 """The operators ``mm``, ``addmm``, ``bmm`` and ``baddbmm`` of ``torch.ops.sgemm_kernels``: their
 schemas, and what PyTorch's compilers, gradients and batches do with them.
 
-Their kernels for tensors are C functions (csrc/torch/operators.c).
+Their kernels for tensors are C functions (csrc/frontends/torch/operators.c).
 """
 
 from __future__ import annotations

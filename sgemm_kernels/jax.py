@@ -170,8 +170,9 @@ _registered = functools.cache(_register)
 
 def _handler() -> Path:
     """The compiled handler: from the cache folder, or compiled now."""
-    source, include = headers() / "jax/matmul.c", Path(jax.ffi.include_dir())
-    used = [source, headers() / "core/sgemm_kernels.h", include / "xla/ffi/api/c_api.h"]
+    source, include = headers() / "frontends/jax/matmul.c", Path(jax.ffi.include_dir())
+    api = headers() / "frontends/c/sgemm_kernels.h"
+    used = [source, api, include / "xla/ffi/api/c_api.h"]
     texts = [path.read_text(encoding="utf-8") for path in used]
 
     def make(target: Path) -> None:

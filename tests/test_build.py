@@ -566,7 +566,7 @@ def sources(tmp_path):
         '    PyModuleDef_HEAD_INIT, .m_name = "_core",\n'
         "    .m_slots = slots};\n"
         "PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&module); }\n",
-        "python/describing.c": "const char *hash(void);\n"
+        "frontends/python/describing.c": "const char *hash(void);\n"
         "const char *hash(void) { return SGEMM_CSRC_HASH; }\n",
         "core/other.c": "int other(void);\nint other(void) { return 1; }\n",
         "core/shared.h": "int shared(void);\n",
@@ -684,7 +684,7 @@ def test_each_kernel_is_compiled_for_both_kinds_of_device(sources):
     jobs = {job.target.relative_to("build/objects").as_posix(): job for job in plan(sources, cuda)}
     on_cpu = ("cpu", "cpu_fused") if platform.machine() == "x86_64" else ("cpu",)
     kernels = [f"{kind}/csrc/ladder/01_naive.cu.o" for kind in ("cuda", *on_cpu, "count")]
-    device, describing = "cuda/csrc/cuda/device.cu.o", "host/csrc/python/describing.c.o"
+    device, describing = "cuda/csrc/cuda/device.cu.o", "host/csrc/frontends/python/describing.c.o"
     others = ("cpu/grid.cpp", "core/other.c", "module.c")
     assert set(jobs) == {*kernels, device, describing, *(f"host/csrc/{name}.o" for name in others)}
     for name in kernels[1:]:  # they fuse only explicit multiply-adds
@@ -739,7 +739,7 @@ def test_no_two_objects_share_a_path():
 def test_core_is_compiled_without_the_headers_of_python_and_numpy(sources):
     searched = {job.source.as_posix(): bool(job.search) for job in plan(sources, None)}
     assert searched.pop("csrc/module.c")
-    assert searched.pop("csrc/python/describing.c")
+    assert searched.pop("csrc/frontends/python/describing.c")
     assert not any(searched.values())
 
 
@@ -1061,7 +1061,8 @@ def test_a_wheel_has_the_package_its_kernels_and_recorded_results(tree):
         "cpu": ("*.h", "*.cpp"),
         "custom": ("*.h", "*.cpp", "*.cu.in"),
         "engine": ("plan.h", "tiles.h"),
-        "jax": ("matmul.c",),
+        "frontends/c": ("sgemm_kernels.h",),
+        "frontends/jax": ("matmul.c",),
     }
     assert held == {
         *(

@@ -26,7 +26,7 @@ IN_FLOATS = [
 
 
 class Matrix(ctypes.Structure):
-    """sgemm_kernels_matrix of csrc/core/sgemm_kernels.h."""
+    """sgemm_kernels_matrix of csrc/frontends/c/sgemm_kernels.h."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),

@@ -36,10 +36,11 @@ def clone(tmp_path):
         "engine/auto.cu": "int choose;\n",
         "engine/plan.c": "int plan;\n",
         "core/catalog.c": "int catalog;\n",
+        "frontends/c/c_api.c": "int api;\n",
         "cuda/device.cu": "int device;\n",
-        "python/run.c": "int run;\n",
-        "torch/product.c": "int product;\n",
-        "blas/entries.c": "int entries;\n",
+        "frontends/python/run.c": "int run;\n",
+        "frontends/torch/product.c": "int product;\n",
+        "frontends/blas/entries.c": "int entries;\n",
         "custom/plain.cpp": "int plain;\n",
     }
     for name, text in files.items():
@@ -55,9 +56,9 @@ AGED = {
     "ladder/06_vec4.cu": {"ladder", "traffic", "calls", "programs", "host_cost"},
     "engine/plan.c": {"ladder", "calls", "programs", "host_cost"},
     "cuda/device.cu": {"calls", "programs", "host_cost"},
-    "python/run.c": {"calls", "host_cost"},
-    "torch/product.c": {"calls"},
-    "blas/entries.c": {"programs"},
+    "frontends/python/run.c": {"calls", "host_cost"},
+    "frontends/torch/product.c": {"calls"},
+    "frontends/blas/entries.c": {"programs"},
     "cpu/grid.h": set(),
     "custom/plain.cpp": set(),
 }

@@ -489,7 +489,7 @@ def test_the_handler_is_compiled_once(tmp_path):
 
 
 def test_the_handler_compiles_without_warnings():
-    source = Path(sgemm_kernels.__file__).parent / "csrc/jax/matmul.c"
+    source = Path(sgemm_kernels.__file__).parent / "csrc/frontends/jax/matmul.c"
     flags = ["-xc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
     command = ["c++", *flags, f"-I{jax.ffi.include_dir()}", str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -199,13 +199,13 @@ def test_every_setting_is_documented():
         name for path in sources for name in re.findall(r"SGEMM_KERNELS_[A-Z]+", path.read_text())
     }
     pages = "".join((ROOT / document).read_text("utf-8") for document in DOCUMENTS)
-    interface = (ROOT / "csrc/core/sgemm_kernels.h").read_text("utf-8")
+    interface = (ROOT / "csrc/frontends/c/sgemm_kernels.h").read_text("utf-8")
     constants = set(re.findall(r"SGEMM_KERNELS_[A-Z]+", interface))
     assert set(re.findall(r"SGEMM_KERNELS_[A-Z]+", pages)) - constants == settings - constants
 
 
 def test_every_setting_of_the_preloaded_blas_is_documented():
-    source = (ROOT / "csrc/blas/settings.c").read_text("utf-8")
+    source = (ROOT / "csrc/frontends/blas/settings.c").read_text("utf-8")
     page = (ROOT / "docs/use/preload.md").read_text("utf-8")
     names = set(re.findall(r'"(SGEMM_KERNELS_BLAS_[A-Z]+)"', source))
     assert len(names) == 6

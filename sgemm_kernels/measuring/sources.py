@@ -1,8 +1,8 @@
 """Which sources a result depends on, and whether they changed since it was measured.
 
 A result carries a hash of the files that its kernels are compiled from: those of this module's
-table, and the headers that they include. Comments and spaces do not count, nor does what only
-other builds compile: the headers of the CPU device, and lines for tests or custom kernels.
+table, and the headers that they include. Comments, spaces and folders do not count, nor does what
+only other builds compile: the headers of the CPU device, and lines for tests or custom kernels.
 """
 
 import functools
@@ -18,15 +18,15 @@ _ROOT = (Path(__file__).parent.parent / "csrc").resolve().parent
 
 _RUNGS = ("csrc/ladder/*.cu",)
 _KERNELS = (*_RUNGS, "csrc/engine/*.cu", "csrc/engine/*.c", "csrc/core/catalog.c")
-_CALLS = (*_KERNELS, "csrc/core/*.c", "csrc/cuda/*.cu")
-_FROM_PYTHON = (*_CALLS, "csrc/python/*.c")
+_CALLS = (*_KERNELS, "csrc/core/*.c", "csrc/cuda/*.cu", "csrc/frontends/c/*.c")
+_FROM_PYTHON = (*_CALLS, "csrc/frontends/python/*.c")
 _ABLATIONS = "benchmarks/ablations/"
 _SWEEPS = "benchmarks/sweeps/"
 _DEPENDS = {
     "traffic": _RUNGS,
-    "calls": (*_FROM_PYTHON, "csrc/torch/*.c"),
-    "models": (*_CALLS, "csrc/torch/*.c"),
-    "programs": (*_CALLS, "csrc/blas/*.c"),
+    "calls": (*_FROM_PYTHON, "csrc/frontends/torch/*.c"),
+    "models": (*_CALLS, "csrc/frontends/torch/*.c"),
+    "programs": (*_CALLS, "csrc/frontends/blas/*.c"),
     "host_cost": _FROM_PYTHON,
     "all_gpus": _FROM_PYTHON,
     "ablations": (f"{_ABLATIONS}tile.cu", f"{_ABLATIONS}alternate.cu"),
@@ -43,7 +43,7 @@ _OF_OTHER_BUILDS = re.compile(
     r"(?:(?!#).*\n|#(?:include|define) .*\n)*#endif.*\n",
     re.MULTILINE,
 )
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"(.+?)"', re.MULTILINE)
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"(.+?)".*', re.MULTILINE)
 _COMMENT = re.compile(
     r"""//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')""", re.DOTALL
 )
@@ -69,7 +69,7 @@ def sources_hash(experiment: str = "", root: Path = _ROOT) -> str | None:
         found += matches
     digest = hashlib.sha256()
     for name, text in sorted(_with_headers(found, root)):
-        code = _COMMENT.sub(lambda match: match[1] or " ", text)
+        code = _COMMENT.sub(lambda match: match[1] or " ", _INCLUDE.sub("", text))
         digest.update(f"{name}\0{' '.join(code.split())}\0".encode())
     return digest.hexdigest()[:16]
 
@@ -80,15 +80,15 @@ def is_older(recorded: str | None, experiment: str = "") -> bool:
 
 
 def _with_headers(sources: list[Path], root: Path) -> Iterator[tuple[str, str]]:
-    """The files and all that they include: paths below the root, and texts."""
+    """The files and all that they include: names without folders, and texts."""
     waiting, seen = sources, set[str]()
     while waiting:
         path = waiting.pop()
-        name = path.relative_to(root).as_posix()
-        if name in seen or {name, name.rpartition("/")[0]} & _OF_THE_CPU_DEVICE:
+        place = path.relative_to(root).as_posix()
+        if place in seen or {place, place.rpartition("/")[0]} & _OF_THE_CPU_DEVICE:
             continue
-        seen.add(name)
+        seen.add(place)
         text = _OF_OTHER_BUILDS.sub("", path.read_text(encoding="utf-8"))
-        yield name, text
+        yield path.name, text
         beside = (path.parent / each for each in _INCLUDE.findall(text))
         waiting += [Path(os.path.normpath(each)) for each in beside if each.is_file()]

@@ -1,0 +1,195 @@
+/* The XLA handlers of sgemm_kernels.jax.matmul, for the CPU device and for GPUs. Compiled on first
+ * use with the headers of the installed jaxlib (sgemm_kernels/jax.py), so it uses only their C
+ * API.
+ *
+ * The handlers do not set XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE: a captured product may
+ * contain memory allocations, and a CUDA graph that contains them cannot become a child graph, as
+ * XLA's command buffers need. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../c/sgemm_kernels.h"
+#include "xla/ffi/api/c_api.h"
+
+#define EXPORTED __attribute__((visibility("default")))
+
+enum { OPERANDS = 2, VARIANT_BYTES = 64 };
+
+/* sgemm_kernels_multiply of the package's extension, set before the handlers are registered. */
+static typeof(sgemm_kernels_multiply) *call_product;
+
+EXPORTED void sgemm_jax_set_call(void *address)
+{
+    call_product = (typeof(call_product))address;
+}
+
+/* ------------------------------------------------------------------ errors */
+
+static XLA_FFI_Error *failed(const XLA_FFI_CallFrame *frame, const char *message)
+{
+    XLA_FFI_Error_Create_Args args = {.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE,
+                                      .message = message,
+                                      .errc = XLA_FFI_Error_Code_INTERNAL};
+    return frame->api->XLA_FFI_Error_Create(&args);
+}
+
+/* ------------------------------------------------------------------ the call's arguments */
+
+typedef struct {
+    char variant[VARIANT_BYTES];
+    bool transpose_a, transpose_b;
+} Options;
+
+static bool read_options(const XLA_FFI_Attrs *attributes, Options *options)
+{
+    int found = 0;
+    for (int64_t index = 0; index < attributes->size; ++index) {
+        const XLA_FFI_ByteSpan name = *attributes->names[index];
+        const bool is_a = name.len == 11 && memcmp(name.ptr, "transpose_a", 11) == 0;
+        const bool is_b = name.len == 11 && memcmp(name.ptr, "transpose_b", 11) == 0;
+        if (is_a || is_b) {
+            const XLA_FFI_Scalar *const scalar = attributes->attrs[index];
+            if (attributes->types[index] != XLA_FFI_AttrType_SCALAR ||
+                scalar->dtype != XLA_FFI_DataType_PRED) {
+                return false;
+            }
+            *(is_a ? &options->transpose_a : &options->transpose_b) = *(const bool *)scalar->value;
+            ++found;
+        } else if (name.len == 7 && memcmp(name.ptr, "variant", 7) == 0) {
+            const XLA_FFI_ByteSpan *const text = attributes->attrs[index];
+            if (attributes->types[index] != XLA_FFI_AttrType_STRING || text->len >= VARIANT_BYTES) {
+                return false;
+            }
+            memcpy(options->variant, text->ptr, text->len);
+            options->variant[text->len] = '\0';
+            ++found;
+        }
+    }
+    return found == 3;
+}
+
+/* Whether the buffers have two matrix dimensions each and equally many batch dimensions. Each batch
+ * dimension of an operand is the result's, or 1. The caller has checked the types. */
+static bool shapes_fit(const XLA_FFI_Buffer *const operands[OPERANDS], const XLA_FFI_Buffer *result)
+{
+    for (int index = 0; index < OPERANDS; ++index) {
+        const XLA_FFI_Buffer *const operand = operands[index];
+        if (operand->rank != result->rank || operand->dtype != XLA_FFI_DataType_F32) {
+            return false;
+        }
+        for (int64_t axis = 0; axis < result->rank - 2; ++axis) {
+            if (operand->dims[axis] != result->dims[axis] && operand->dims[axis] != 1) {
+                return false;
+            }
+        }
+    }
+    return result->rank >= 2 && result->dtype == XLA_FFI_DataType_F32;
+}
+
+static bool has_buffers(const XLA_FFI_CallFrame *frame)
+{
+    return frame->args.size == OPERANDS && frame->rets.size == 1 &&
+           frame->args.types[0] == XLA_FFI_ArgType_BUFFER &&
+           frame->args.types[1] == XLA_FFI_ArgType_BUFFER &&
+           frame->rets.types[0] == XLA_FFI_RetType_BUFFER;
+}
+
+/* ------------------------------------------------------------------ matrices of a batch */
+
+/* Matrix number `index` of the result's batch in a row-major buffer. An operand's batch dimension
+ * of 1 is broadcast. */
+static sgemm_kernels_matrix matrix_of(const XLA_FFI_Buffer *buffer, const XLA_FFI_Buffer *result,
+                                      int64_t index, bool transposed)
+{
+    const int64_t rank = buffer->rank;
+    const int64_t rows = buffer->dims[rank - 2], cols = buffer->dims[rank - 1];
+    int64_t step = rows * cols, offset = 0;
+    for (int64_t axis = rank - 3; axis >= 0; --axis) {
+        const int64_t place = index % result->dims[axis];
+        index /= result->dims[axis];
+        offset += buffer->dims[axis] == 1 ? 0 : place * step;
+        step *= buffer->dims[axis];
+    }
+    float *const data = (float *)buffer->data + offset;
+    return transposed ? (sgemm_kernels_matrix){data, cols, rows, 1, cols}
+                      : (sgemm_kernels_matrix){data, rows, cols, cols, 1};
+}
+
+static int64_t batch_of(const XLA_FFI_Buffer *result)
+{
+    int64_t batch = 1;
+    for (int64_t axis = 0; axis < result->rank - 2; ++axis) {
+        batch *= result->dims[axis];
+    }
+    return batch;
+}
+
+/* ------------------------------------------------------------------ the handlers */
+
+/* Computes every product of the batch on a device. */
+static XLA_FFI_Error *multiply(const XLA_FFI_CallFrame *frame, const sgemm_kernels_place *place)
+{
+    Options options;
+    if (!has_buffers(frame) || !read_options(&frame->attrs, &options)) {
+        return failed(frame, "sgemm_kernels: the call has other arguments than this version's "
+                             "matmul: compile the function again");
+    }
+    const XLA_FFI_Buffer *const operands[OPERANDS] = {frame->args.args[0], frame->args.args[1]};
+    const XLA_FFI_Buffer *const result = frame->rets.rets[0];
+    if (!shapes_fit(operands, result)) {
+        return failed(frame, "sgemm_kernels: the operands' shapes do not fit the result's");
+    }
+    const int64_t batch = batch_of(result);
+    sgemm_kernels_status status;
+    for (int64_t index = 0; index < batch; ++index) {
+        const sgemm_kernels_matrix A = matrix_of(operands[0], result, index, options.transpose_a);
+        const sgemm_kernels_matrix B = matrix_of(operands[1], result, index, options.transpose_b);
+        const sgemm_kernels_matrix out = matrix_of(result, result, index, false);
+        if (call_product(options.variant, place, 1.0f, &A, &B, 0.0f, NULL, &out, &status) != 0) {
+            return failed(frame, status.message);
+        }
+    }
+    return NULL;
+}
+
+/* Answers XLA's question for the version of the headers. True if the call was this question. */
+static bool told_version(const XLA_FFI_CallFrame *frame)
+{
+    /* jaxlib has renamed this type. */
+    const __typeof__(frame->extension_start) extension = frame->extension_start;
+    if (!extension || extension->type != XLA_FFI_Extension_Metadata) {
+        return false;
+    }
+    XLA_FFI_Metadata *const metadata = ((struct XLA_FFI_Metadata_Extension *)extension)->metadata;
+    metadata->api_version.struct_size = XLA_FFI_Api_Version_STRUCT_SIZE;
+    metadata->api_version.extension_start = NULL;
+    metadata->api_version.major_version = XLA_FFI_API_MAJOR;
+    metadata->api_version.minor_version = XLA_FFI_API_MINOR;
+    metadata->traits = 0;
+    return true;
+}
+
+EXPORTED XLA_FFI_Error *sgemm_jax_cpu(XLA_FFI_CallFrame *frame)
+{
+    const sgemm_kernels_place place = {SGEMM_KERNELS_CPU, SGEMM_KERNELS_HOST_MEMORY, NULL};
+    return told_version(frame) ? NULL : multiply(frame, &place);
+}
+
+EXPORTED XLA_FFI_Error *sgemm_jax_gpu(XLA_FFI_CallFrame *frame)
+{
+    if (told_version(frame)) {
+        return NULL;
+    }
+    XLA_FFI_Stream_Get_Args stream = {.struct_size = XLA_FFI_Stream_Get_Args_STRUCT_SIZE,
+                                      .ctx = frame->ctx};
+    XLA_FFI_Error *error = frame->api->XLA_FFI_Stream_Get(&stream);
+    XLA_FFI_DeviceOrdinal_Get_Args device = {
+        .struct_size = XLA_FFI_DeviceOrdinal_Get_Args_STRUCT_SIZE, .ctx = frame->ctx};
+    error = error ? error : frame->api->XLA_FFI_DeviceOrdinal_Get(&device);
+    const sgemm_kernels_place place = {device.device_ordinal, SGEMM_KERNELS_GPU_MEMORY,
+                                       stream.stream};
+    return error ? error : multiply(frame, &place);
+}
