@@ -165,6 +165,18 @@ def test_a_fallback_does_not_hide_what_was_never_set(declared, kind):
     assert line in mine.source.splitlines()[first.line - 1]
 
 
+@pytest.mark.parametrize(("along", "size"), [("row", "BM"), ("col", "BN")])
+def test_check_has_more_tiles_than_a_band_of_eight(along, size):
+    old = "    const Origin tile = tile_origin(p.C, BM, BN);\n"
+    wrong = f"    if (tile.{along} >= 9 * {size}) {{ tile.{along} -= {size}; }}\n"
+    (first,) = (
+        changed("coalesced", old, old.replace("const ", "") + wrong).check(device="cpu").findings
+    )
+    assert first.kind == "never set"
+    assert f"{'column' if along == 'col' else along} 288" in first.text
+    assert first.line is not None
+
+
 @pytest.mark.thorough
 def test_check_has_tiles_of_few_steps_that_blocks_share():
     old, new = "- whole_tiles * steps + 1) * shares - 1)", "- whole_tiles * steps) * shares)"

@@ -119,17 +119,26 @@ def cases_for(tile: Tile) -> list[Case]:
 
 def cases_of(own: Any) -> list[Case]:
     """The products for a custom kernel: for a plain one, of sizes that it computes."""
-    cases = cases_for(tile_of(own.variant))
-    if own.plain is not None:
-        return plain_cases(own.plain, cases)
     tile = tile_of(own.variant)
+    cases = cases_for(tile)
+    if own.plain is not None:
+        return plain_cases(own.plain, [*cases, *many_tiles(tile, own.plain)])
     shared = shared_out(tile, own.made_of)
     cases += shared
     if falls_back(own.made_of):
         return [*cases, *deep_cases(cases)]
     # Fifteen tiles of few steps: some blocks begin within a step of a tile's first.
     many = Case(2 * tile.BM + 1, 5 * tile.BN - 3, 2 * tile.BK, multiprocessors=8)
-    return [*cases, *[many] * bool(shared)]
+    return [*cases, *[many] * bool(shared), *many_tiles(tile)]
+
+
+def many_tiles(tile: Tile, plain: Plain | None = None) -> list[Case]:
+    """Products of more rows, or columns, of tiles than a band of eight, which kernels use to choose
+    the blocks that run together. None for a kernel of square products, whose K would be large."""
+    if plain is not None and plain.square:
+        return []
+    BM, BN, BK = tile.BM, tile.BN, tile.BK
+    return [Case(9 * BM + 1, BN + 1, BK), Case(BM + 1, 9 * BN + 1, BK)]
 
 
 def shared_out(tile: Tile, source: Source) -> list[Case]:
