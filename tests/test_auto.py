@@ -4,11 +4,15 @@ The tests run on the CPU device, which can choose for a GPU of a given number of
 With one multiprocessor, small products count as large.
 """
 
+import contextlib
+import dataclasses
+
 import numpy as np
 import pytest
 
 from sgemm_kernels import _core, run
 from sgemm_kernels._accuracy import expect
+from sgemm_kernels.proving.models import MODELS, emulated
 
 from .support import MULTIPROCESSORS, printed_by, printed_over_fake_cuda, same_bits, uniform
 
@@ -22,17 +26,21 @@ FAMILIES = [
     ("direct", 132, 70, (9, 9, 9), "CC CF FC FF"),
     ("gemv_by_rows", 132, 1, (2, 300, 999), "CC FC"),
     ("gemv_by_rows", 1, 1, (300, 1, 300), "FC FF"),
+    ("gemv_by_rows", 1, 1, (300, 3, 300), "FC FF"),  # C is column-major: it computes the transpose
     ("gemv_by_columns", 132, 1, (4, 4, 5000), "CF"),
     ("gemv_by_columns", 132, 1, (1, 300, 300), "CF FF"),
     ("gemv_unaligned_columns", 132, 1, (8, 300, 999), "CF FF"),
     ("split_product", 132, 1, (200, 200, 513), "CC CF FC FF"),
     ("split_product", 132, 1, (129, 131, 100), "CC CF FC FF"),
     ("split_product", 4, 1, (33, 33, 333), "CC CF FC FF"),
+    ("split_product", 3, 1, (20, 37, 1030), "CC FF"),  # adds its splits in memory
     ("tiled", 4, 1, (129, 131, 100), "CC CF FC FF"),
     ("tiled", 1, 1, (257, 130, 123), "CC CF FC FF"),
     ("tiled", 4, 7, (90, 70, 60), "CC CF FC FF"),
     ("tma", 1, 1, (128, 256, 3000), "CC FC"),
     ("small_batch", 132, 500, (12, 40, 16), "CC CF FC FF"),
+    ("small_batch", 1, 20, (10, 7, 53), "CC CF FC FF"),  # several chunks of K, the last with a tail
+    ("small_batch", 1, 3, (3, 130, 5), "CC CF FC FF"),  # two tiles
     ("packed_batch", 132, 900, (10, 7, 5), "CC"),
 ]
 """A kernel of a plan, and products for which `simt` chooses it: multiprocessors, batch, shape, and
@@ -54,6 +62,14 @@ def launched_by(name, A, B, **options):
     return result, launched
 
 
+@contextlib.contextmanager
+def without_copies():
+    """The kernels see the caller's arrays, as on a GPU whose memory they are in."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SGEMM_KERNELS_CPU_COPIES", "0")
+        yield
+
+
 @pytest.mark.parametrize(("kernel", "multiprocessors", "count", "shape", "layouts"), FAMILIES)
 def test_each_kernel_of_a_plan(monkeypatch, rng, kernel, multiprocessors, count, shape, layouts):
     monkeypatch.setenv(SETTING, str(multiprocessors))
@@ -70,7 +86,8 @@ def test_each_kernel_of_a_plan(monkeypatch, rng, kernel, multiprocessors, count,
             # Aligned rows, and space behind each row and each matrix that must not change.
             memory = np.full((*batch, M + 1, (N // 4 + 2) * 4), 7, np.float32)
             out = memory[..., :M, :N]
-            run("simt", a, b, C=C, **factors, out=out, device="cpu")
+            with without_copies():
+                run("simt", a, b, C=C, **factors, out=out, device="cpu")
             assert expected.worst_share(out) <= 1, (of_A, of_B, factors)
             out[...] = 7
             assert (memory == 7).all(), (of_A, of_B, factors)
@@ -107,6 +124,18 @@ def test_a_batch_on_tensor_cores(monkeypatch, rng, kernel, shape):
     assert expect(A, B).worst_share(result) <= 1
 
 
+def test_a_batch_on_tensor_cores_one_by_one(monkeypatch, rng):
+    """The rung mma takes no batches. It runs on tensor cores of other GPUs than 9.0."""
+    monkeypatch.setenv(SETTING, "1")
+    model = dataclasses.replace(MODELS[8, 0], capability=(2, 0))  # no other test has its proof
+    _core._keep_proof("a GPU with mma", *model.capability, 1e6, 1.0)
+    A, B = uniform(rng, 2, 384, 512), uniform(rng, 2, 512, 384)
+    with emulated(model):
+        result, launched = launched_by("auto", A, B)
+    assert "mma" in launched
+    assert expect(A, B).worst_share(result) <= 1
+
+
 def test_a_batch_with_a_long_k(monkeypatch, rng):
     """No kernel divides K of a batch."""
     monkeypatch.setenv(SETTING, "132")
@@ -114,18 +143,21 @@ def test_a_batch_with_a_long_k(monkeypatch, rng):
     assert expect(A, B).worst_share(run("simt", A, B, device="cpu")) <= 1
 
 
-def test_a_batch_of_small_products_with_one_padded_matrix(monkeypatch, rng):
+@pytest.mark.parametrize("shared", ["A", "B", None])
+@pytest.mark.parametrize(
+    ("kernel", "more_lines", "longer"),
+    [("packed_batch", 0, 0), ("small_batch", 2, 0), ("small_batch", 0, 2)],
+    ids=["no gaps", "gaps between matrices", "gaps between lines"],
+)
+def test_a_batch_of_small_products(monkeypatch, rng, kernel, more_lines, longer, shared):
     monkeypatch.setenv(SETTING, "132")
-    A, B = uniform(rng, 900, 10, 5), uniform(rng, 5, 9)[:, :7]
-    result = run("simt", A, B, device="cpu")
-    assert same_bits(result, run("naive", A, B.copy(), device="cpu"))
-
-
-def test_a_batch_of_small_products_with_gaps_between_matrices(monkeypatch, rng):
-    monkeypatch.setenv(SETTING, "132")
-    A, B = uniform(rng, 900, 12, 5)[:, :10], uniform(rng, 900, 5, 7)
-    result = run("simt", A, B, device="cpu")
-    assert same_bits(result, run("naive", A.copy(), B, device="cpu"))
+    A = uniform(rng, 900, 5 + more_lines, 10 + longer)[:, :5, :10].mT
+    B = uniform(rng, 900, 5 + more_lines, 7 + longer)[:, :5, :7]
+    A, B = A[0] if shared == "A" else A, B[0] if shared == "B" else B
+    with without_copies():
+        result, launched = launched_by("simt", A, B)
+    assert launched == {kernel}
+    assert same_bits(result, run("naive", A.copy(), B.copy(), device="cpu"))
 
 
 @pytest.mark.parametrize("name", ["simt", "auto"])

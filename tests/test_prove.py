@@ -216,21 +216,6 @@ def test_auto_computes_short_sums_in_float32(rng, K):
     assert printed_over_fake_cuda(code) == "True"
 
 
-@pytest.mark.fake_cuda
-def test_batches_use_mma_too():
-    code = f"""
-    import os
-    from sgemm_kernels import _core
-    from sgemm_kernels.proving.models import MODELS, emulated
-    os.environ[{SETTING!r}] = "1"
-    _core._keep_proof("a fake GPU", 8, 0, 1e6, 1.0)
-    A, B = uniform(rng, 2, 512, 512), uniform(rng, 2, 512, 512)
-    with emulated(MODELS[8, 0]):
-        print(same_bits(*(run(n, A, B, device="cpu") for n in ("auto", "mma"))))
-    """
-    assert printed_over_fake_cuda(code) == "True"
-
-
 @pytest.mark.parametrize("value", [0.0, -1.0, 1e9, float("nan")])
 def test_impossible_constants_are_refused(value):
     for constants in ((value, 1.0), (1.0, value)):

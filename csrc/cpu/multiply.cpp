@@ -3,6 +3,7 @@
 #include "multiply.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include <new>
 
@@ -127,14 +128,20 @@ Status hand_over(const Product *product, const Operands &operands)
     return workers_copy_batch(&product->out, &result, product->count, &product->interrupt);
 }
 
-/* Kernels choose code paths by alignment. To reproduce a GPU's results, the operands need the
- * alignment of the GPU's copies. */
-Status find_copied(bool *copied)
+Status find_like_gpu(bool *like_gpu)
 {
     int multiprocessors;
     const Status status = modelled_multiprocessors(&multiprocessors);
-    *copied = multiprocessors > 0;
+    *like_gpu = multiprocessors > 0;
     return status;
+}
+
+/* Kernels choose code paths by alignment. To reproduce a GPU's results, the operands need the
+ * alignment of the GPU's copies. False for arrays that are in the memory of the modelled GPU. */
+bool gpu_copies()
+{
+    const char *const text = getenv("SGEMM_KERNELS_CPU_COPIES");
+    return !text || strcmp(text, "0") != 0;
 }
 
 } // namespace
@@ -143,10 +150,10 @@ Status cpu_multiply(const Product *product)
 {
     Operands operands;
     Sgemm problem;
-    bool copied;
-    Status status = find_copied(&copied);
+    bool like_gpu;
+    Status status = find_like_gpu(&like_gpu);
     if (status.code == STATUS_OK) {
-        status = take_all(product, copied, &operands, &problem);
+        status = take_all(product, like_gpu && gpu_copies(), &operands, &problem);
     }
     if (status.code == STATUS_OK) {
         const Launch where = {product->device, nullptr, &product->interrupt, {}, is_brief(product)};
@@ -184,7 +191,7 @@ static Status multiply_together(const Product *products, int64_t count)
 Status cpu_multiply_many(const Product *products, int64_t count)
 {
     bool like_gpu;
-    Status status = find_copied(&like_gpu);
+    Status status = find_like_gpu(&like_gpu);
     if (status.code == STATUS_OK && like_gpu && products->variant->launch_many[DEVICE_CPU]) {
         return multiply_together(products, count);
     }
