@@ -194,7 +194,10 @@ void tell(const char *kind, Site site, const char *array, const std::string &tex
 void tell_race(const Array &array, uintptr_t address, const Touch &before, bool was_store,
                const Touch &now, bool store)
 {
-    if (!is_first("race", &array, now.site, before.site)) {
+    const bool same_store = was_store && store && before.site == now.site;
+    // In the package's own kernels, warps store the same value: add_slices in fused_slices.h.
+    if ((same_store && before.block == now.block && !is_own(now.site)) ||
+        !is_first("race", &array, now.site, before.site)) {
         return;
     }
     const Access earlier = {before, was_store}, access = {now, store};
@@ -209,19 +212,18 @@ void tell_race(const Array &array, uintptr_t address, const Touch &before, bool 
                              other.c_str(), name_of_line(before.site).c_str()));
         return;
     }
-    const bool two_stores = was_store && store && before.site == now.site;
     const bool one_cluster = before.block == now.block;
     const bool one_block = one_cluster && earlier.block() == access.block();
-    if (one_block && !(two_stores && rounds_between(now, before).ahead == 0)) {
+    if (one_block && !(same_store && rounds_between(now, before).ahead == 0)) {
         tell_race_in_block(array, element, earlier, access);
         return;
     }
     print_race(array, access, earlier,
                formatted("thread %d %s %s, which thread %d%s %s%s at %s%s, and no %s between them",
                          access.thread(), access.does(), element.c_str(), earlier.thread(),
-                         other.c_str(), earlier.does(), two_stores ? " too" : "",
+                         other.c_str(), earlier.does(), same_store ? " too" : "",
                          name_of_line(before.site).c_str(),
-                         two_stores ? ": two threads write the same element" : "",
+                         same_store ? ": two threads write the same element" : "",
                          one_block     ? "barrier is"
                          : one_cluster ? "barrier of the cluster is"
                                        : "fences with atomic operations are"));

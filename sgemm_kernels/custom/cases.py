@@ -149,8 +149,10 @@ def shared_out(tile: Tile, source: Source) -> list[Case]:
         return []
     M, N, K = tile.BM + 1, max(tile.BN - 3, 1), DEEP + tile.BK + 1
     ragged = Case(M, N, K, alpha=0.7, beta=0.5)
-    deep = replace(ragged, M=max(tile.BM - 1, 1), K=2 * DEEP + 3, multiprocessors=3)
-    shallow = K if falls_back(source) else 2 * tile.BK + 1
+    in_fp16 = falls_back(source)  # then few blocks divide K only if many would be idle
+    count = 8 if in_fp16 else 3
+    deep = replace(ragged, M=max(tile.BM - 1, 1), K=2 * DEEP + 3, multiprocessors=count)
+    shallow = K if in_fp16 else 2 * tile.BK + 1
     return [ragged, deep, Case(M, N, shallow, multiprocessors=1)]
 
 

@@ -154,7 +154,8 @@ def watch(
     """
     cases = cases_of(tile, source)
     if falls_back(source):
-        cases = [*_deep(cases)[:_DEEP_CASES], *_not_special(cases)[::_EVERY_SHALLOW]]
+        deep = [*_deep(cases)[:_DEEP_CASES], *shared_out(tile, source)]
+        cases = [*deep, *_not_special(cases)[::_EVERY_SHALLOW]]
     arguments = [_argument(case, source.plain) for case in cases]
     return run_watched(program, cases, arguments, source, seconds)
 
