@@ -13,10 +13,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 import sgemm_kernels
 from sgemm_kernels.__main__ import main, make_parser
+from sgemm_kernels._accuracy import expect
 from sgemm_kernels.cli.plain_options import plain_keywords
 from sgemm_kernels.cli.trial import TrialOptions
 from sgemm_kernels.custom.cases import Tile
@@ -26,7 +28,7 @@ from sgemm_kernels.learning import drawing, grade, report
 from sgemm_kernels.learning.counts import COUNTS
 from sgemm_kernels.learning.expressions import value_of
 from sgemm_kernels.learning.gain import gain_text
-from sgemm_kernels.learning.judge import Verdict, draw_cases, judge
+from sgemm_kernels.learning.judge import Verdict, draw_cases, judge, load
 from sgemm_kernels.learning.level import Sizes, level_of, levels, read_level
 from sgemm_kernels.learning.places import by_place
 from sgemm_kernels.learning.report import Judgement
@@ -130,7 +132,7 @@ def test_a_kernel_with_scattered_accesses_is_credited_as_such(name, similar, chi
 
 def test_the_last_level_credits_what_the_learner_wrote():
     """`auto` computes on tensor cores, and this kernel does not."""
-    assert level_of(20).similar == "warptile"
+    assert level_of(21).similar == "warptile"
 
 
 @pytest.mark.thorough
@@ -249,6 +251,51 @@ def test_a_file_without_the_kernel_is_no_crash(text, child):
     assert not judge(level_of(1), text, child=child).passed
 
 
+# ------------------------------------------------------------------ level 20's own page
+
+
+@pytest.fixture(scope="module")
+def on_tensor_cores():
+    """The model solution of level 20, as a custom kernel."""
+    level = level_of("tensor_cores")
+    return load(level, level.solution)
+
+
+def scaled(exponent, seed=0):
+    rng = np.random.default_rng(seed)
+    return np.ldexp(rng.uniform(-1, 1, (64, 64)), exponent).astype(np.float32)
+
+
+@pytest.mark.parametrize("exponent", [15, 0, -2])
+def test_moderate_values_are_within_the_bound(on_tensor_cores, exponent):
+    A, B = scaled(exponent), scaled(exponent, 1)
+    result = sgemm_kernels.run(on_tensor_cores, A, B, device="cpu")
+    assert expect(A, B).worst_share(result) < 0.1
+
+
+def test_small_values_lose_bits(on_tensor_cores):
+    """A and B of 2^-14 are not better than fp16 alone, and of 2^-26 they are zero."""
+    A, B = scaled(-14), scaled(-14, 1)
+    result = sgemm_kernels.run(on_tensor_cores, A, B, device="cpu")
+    assert expect(A, B).worst_share(result) > 10
+    assert not sgemm_kernels.run(on_tensor_cores, scaled(-26), scaled(0), device="cpu").any()
+
+
+def test_a_value_beyond_fp16_makes_its_row_nan(on_tensor_cores):
+    A, B = scaled(0), scaled(0, 1)
+    A[3, 5] = 65520
+    result = sgemm_kernels.run(on_tensor_cores, A, B, device="cpu")
+    assert np.isnan(result[3]).all()
+    assert expect(A[:3], B).worst_share(result[:3]) < 0.1
+
+
+@pytest.mark.thorough
+def test_check_finds_only_the_special_values(on_tensor_cores):
+    assert on_tensor_cores.variant.shared_bytes == (64 * 20 + 16 * 66) * 16
+    (finding,) = on_tensor_cores.check(device="cpu").findings
+    assert "only with special values" in finding.text
+
+
 # ------------------------------------------------------------------ the commands
 
 
@@ -352,7 +399,7 @@ def test_a_passed_level_leads_to_the_next(folder):
     assert f"[>]  2  {second.title}" in said
 
 
-@pytest.mark.parametrize("number", [1, 20])
+@pytest.mark.parametrize("number", [1, 21])
 def test_with_a_gpu_a_passed_level_shows_how_to_time_it(folder, monkeypatch, number):
     """The command loads the learner's kernel with the level's launch."""
     level = level_of(number)

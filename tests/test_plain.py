@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sgemm_kernels as sk
-from sgemm_kernels.custom import compiler, expressions, nvrtc, plain_text, sanitize
+from sgemm_kernels.custom import compiler, expressions, inline_ptx, nvrtc, plain_text, sanitize
 from sgemm_kernels.custom.cases import Case, plain_cases, tile_of
 from sgemm_kernels.custom.compiler import Source
 from sgemm_kernels.custom.overflow import overflow
@@ -511,6 +511,32 @@ template <int N> void run() {}
         "#include <cuda_fp16.h> struct Pair { float x; }; namespace cg = cooperative_groups; "
         "constexpr int twice(int n) { return 2 * n; }"
     )
+
+
+MMA = """\
+asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 " // sums
+             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9},\\n\\t{%0, %1, %2, %3};"
+             : "+f"(d[0]), "+f"(d[1]), "+f"(d[i ? 2 : 2]), "+f"(d[3])
+             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(f(b, 1))
+             : "memory");
+"""
+
+
+def test_inline_ptx_that_the_cpu_device_has_becomes_a_call():
+    call = "plain_mma_m16n8k16((d[0]), (d[1]), (d[i ? 2 : 2]), (d[3]), (a[0]), (a[1]), (a[2]), "
+    call += "(a[3]), (b[0]), (f(b, 1)), (d[0]), (d[1]), (d[i ? 2 : 2]), (d[3]))"
+    found = inline_ptx.as_calls(f"// asm(\n{MMA}int next;\n")
+    assert found == f"// asm(\n{call}\n\n\n\n;\nint next;\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("m16n8k16", "m16n8k8"), ("%9", "%10"), ("};", "}; bar.sync 0;")]
+)
+def test_other_inline_ptx_stays_and_is_refused(old, new):
+    text = MMA.replace(old, new)
+    assert inline_ptx.as_calls(text) == text
+    with pytest.raises(plain_text.UnsupportedCodeError, match=r"other than mma\.sync\.m16n8k16"):
+        plain_text.for_cpu(text, "mine.cu")
 
 
 def test_half_is_a_type_only_with_its_header():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .._catalog import variants
 from .._core import Error
-from . import hints, plain_launcher, plain_text
+from . import hints, inline_ptx, plain_launcher, plain_text
 from .expressions import ExpressionError
 from .launch_bounds import with_bounds
 from .plain import Plain, PlainLaunch, analysed
@@ -109,7 +109,7 @@ class Source:
         if compiler == "c++":
             try:
                 launcher = plain_launcher.for_cpu(plain, device, self.file)
-                device = plain_text.for_cpu(with_bounds(device), self.file)
+                device = plain_text.for_cpu(inline_ptx.as_calls(with_bounds(device)), self.file)
             except plain_text.UnsupportedCodeError as error:
                 raise CompileError(f"{self.file} does not compile:\n{error}") from None
         else:

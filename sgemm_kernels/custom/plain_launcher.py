@@ -36,7 +36,7 @@ typedef unsigned char uchar;
 
 def for_cpu(plain: Plain, device: str, file: str) -> str:
     """The launcher for the machine's C++ compiler. It includes the kernel's file."""
-    headers = ["plain.h", "plain_device.h"]
+    headers = ["plain.h", "plain_device.h", "plain_tensor_cores.h"]
     if plain_text.includes_groups(device):
         headers.append("plain_groups.h")
     names = [*(f"../custom/{header}" for header in headers), *plain_text.package_headers(device)]

@@ -50,12 +50,13 @@ _ACCESS = re.compile(r"\b(public|private|protected)\s*:(?!:)")
 _KEPT = re.compile(r"(using\s+(?!namespace\s+std\b|std::)|typedef\b|static_assert\b|extern\b)")
 
 _LACKING = (
-    (r"\basm\b|\b__asm__\b", "inline PTX", "call a CUDA function instead, such as fmaf, __ldg, "
-     "__shfl_sync, or __pipeline_memcpy_async for cp.async"),
+    (r"\basm\b|\b__asm__\b", "inline PTX other than mma.sync.m16n8k16 of fp16", "call a CUDA "
+     "function instead, such as fmaf, __ldg, __shfl_sync, or __pipeline_memcpy_async for "
+     "cp.async"),
     (r"\bwmma\b|\bnvcuda\b", "tensor cores through nvcuda::wmma", "compute in float, or start from "
      "the rung mma: sgemm-kernels new mine.cu --like mma"),
     (r"\b(__half2?|__nv_bfloat16\w*|nv_bfloat16\w*)\b", "16-bit floating-point types",
-     "the operands are float: compute in float, or start from the rung mma"),
+     "compute in float, or pack the bits for mma.sync: __half_as_ushort(__float2half_rn(x))"),
     (r"\b(tex1D\w*|tex2D\w*|texture\s*<|cudaTextureObject_t|surf\dD\w*)", "textures",
      "read global memory through a pointer, or __ldg"),
     (r"\b(this_cluster|cluster_group|__cluster_dims__)\b", "clusters in a plain kernel",

@@ -31,7 +31,7 @@ class Progress:
 
     @property
     def text(self) -> str:
-        """'3 of 20'."""
+        """'3 of 21'."""
         return f"{len(self.passed)} of {len(levels())}"
 
     def bar(self, current: Level | None = None) -> str:
