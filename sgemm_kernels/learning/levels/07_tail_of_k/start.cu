@@ -1,19 +1,34 @@
-__global__ void sgemm(int M, int N, int K, float alpha, const float *A, const float *B, float beta,
-                      float *C)
+constexpr int BM = 32, BN = 32, BK = 32;
+static_assert(BM == BK && BN == BK, "each thread loads one element of each tile");
+
+__global__ void __launch_bounds__(BM *BN)
+    smem(int M, int N, int K, float alpha, const float *A, const float *B, float beta, float *C)
 {
-    __shared__ float As[32][32], Bs[32][32];
-    int tx = threadIdx.x, ty = threadIdx.y;
-    int row = blockIdx.y * 32 + ty, col = blockIdx.x * 32 + tx;
+    __shared__ float As[BM][BK], Bs[BK][BN];
+    const int tx = threadIdx.x, ty = threadIdx.y;
+    const unsigned blocks_in_row = (N - 1) / BN + 1;
+    const unsigned row = blockIdx.x / blocks_in_row * BM + ty;
+    const unsigned col = blockIdx.x % blocks_in_row * BN + tx;
+    // This thread's element of each tile. One outside C stores zeros, and waits at the barriers.
+    const float *a = A + (size_t)row * K + tx, *b = B + (size_t)ty * N + col;
 
     float sum = 0.0f;
-    for (int k0 = 0; k0 < K; k0 += 32) {
-        As[ty][tx] = A[row * K + k0 + tx];
-        Bs[ty][tx] = B[(k0 + ty) * N + col];
-        __syncthreads();
-        for (int k = 0; k < 32; ++k) {
+    for (int left = K; left > 0; left -= BK) { // steps of K
+        // TODO: the last tile may have fewer than BK steps of K.
+        const float a_value = row < M ? *a : 0.0f;
+        const float b_value = col < N ? *b : 0.0f;
+        a += BK;
+        b += (size_t)BK * N;
+        __syncthreads(); // all threads have read the previous tiles
+        As[ty][tx] = a_value;
+        Bs[ty][tx] = b_value;
+        __syncthreads(); // the tiles are complete
+        for (int k = 0; k < BK; ++k) {
             sum += As[ty][k] * Bs[k][tx];
         }
-        __syncthreads();
     }
-    C[row * N + col] = alpha * sum + (beta == 0.0f ? 0.0f : beta * C[row * N + col]);
+    if (row < M && col < N) {
+        float *c = C + (size_t)row * N + col;
+        *c = beta == 0.0f ? alpha * sum : fmaf(beta, *c, alpha * sum);
+    }
 }
