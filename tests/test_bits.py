@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sgemm_kernels import devices, run
+from sgemm_kernels import devices, kernel, run
+from sgemm_kernels.learning.level import level_of
 
 from . import bits
 from .record_bits import RECORD, recorded
@@ -49,6 +50,44 @@ def test_a_result_is_a_chain_of_fused_multiply_adds_in_order_of_k(name):
             total = fused(A[row, k], B[k, col], total)
         expected = fused(np.float32(0.3), C[row, col], np.float32(-0.7) * total)
         assert result[row, col] == expected
+
+
+@pytest.mark.skipif(not CPU.fused_multiply_add, reason="this processor does not fuse")
+@pytest.mark.usefixtures("own_cache")
+def test_a_plain_kernel_has_the_bits_of_the_rung():
+    """nvcc fuses its `sum += a * b`, and so does the CPU device."""
+    text = level_of("tail_of_k").solution
+    plain = kernel(text, name="plain", grid="(N/32) * (M/32)", block=(32, 32))
+    rng = np.random.default_rng(3)
+    A, B, C = uniform(rng, 33, 300), uniform(rng, 300, 34), uniform(rng, 33, 34)
+    for beta in (0.0, 0.3):
+        operands = {"C": C, "alpha": -0.7, "beta": beta, "device": "cpu"}
+        assert np.array_equal(run(plain, A, B, **operands), run("smem", A, B, **operands))
+
+
+ROUNDED_TWICE = """
+__global__ void rounded_twice(int M, int N, int K, const float *A, const float *B, float *C)
+{
+    int row = blockIdx.y, col = blockIdx.x;
+    float sum = 0.0f;
+    for (int k = 0; k < K; ++k) {
+        sum = __fadd_rn(sum, A[row * K + k] * B[k * N + col]);
+        sum = __fmul_rn(sum, 0.9f) + 0.1f;
+    }
+    C[row * N + col] = __fsub_rn(sum, sum * 0.3f);
+}
+"""
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_a_plain_kernel_can_say_that_a_product_is_rounded():
+    plain = kernel(ROUNDED_TWICE, name="rounded_twice", grid="(N, M)", block=1)
+    rng = np.random.default_rng(4)
+    A, B = uniform(rng, 5, 40), uniform(rng, 40, 6)
+    total = np.zeros((5, 6), np.float32)
+    for k in range(40):
+        total = (total + np.outer(A[:, k], B[k])) * np.float32(0.9) + np.float32(0.1)
+    assert np.array_equal(run(plain, A, B, device="cpu"), total - total * np.float32(0.3))
 
 
 @pytest.mark.skipif(not CPU.fused_multiply_add, reason="this processor does not fuse")

@@ -37,6 +37,15 @@ _NOT_LINKED = ("device.cpp", "multiply.cpp")
 _WARNINGS = ("-Wall", "-Wextra", "-Wno-unknown-pragmas", "-Wno-missing-field-initializers")
 _REDZONE = 128  # bytes after each shared array: csrc/custom/watched.h
 _DEFINE = re.compile(r"[A-Za-z_]\w*")
+_PLAIN = (
+    # nvcc fuses a product and a sum, and so does a processor with FMA.
+    "-ffp-contract=fast",
+    "-fno-strict-aliasing",
+    "-fno-threadsafe-statics",
+    "-Wno-unused",
+    "-Wno-sign-compare",
+)
+"""The options of a plain kernel's file."""
 _MESSAGES_SHOWN = 40  # lines of a compiler's messages
 _COMPILE_S = 600.0
 """The time limit of one compiler process."""
@@ -179,11 +188,7 @@ def library_key(source: Source, build: Build) -> str:
 
 
 def _flags(source: Source, build: Build) -> list[str]:
-    plain = (
-        ["-fno-strict-aliasing", "-fno-threadsafe-statics", "-Wno-unused", "-Wno-sign-compare"]
-        if source.launch is not None
-        else []
-    )
+    plain = [] if source.launch is None else _PLAIN
     return [*build.all, *build.kernel, *plain, *source.flags()]  # the kernel's own -O counts
 
 
