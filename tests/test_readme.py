@@ -88,8 +88,8 @@ def test_no_headline_figure_is_undersampled():
 
 
 def test_the_first_screen_of_the_readme():
-    """Two sentences, a speedup, a picture, an install line and a link for its problems, a call for
-    NumPy and for PyTorch, three links."""
+    """Two sentences, a speedup, a picture, an install line with links for its problems and the
+    reader's GPU, a call for NumPy and for PyTorch, three links."""
     first = README.partition("\n## ")[0]
     _, purpose, speedup, picture, install, problems, *_, links = first.strip().split("\n\n")
     assert len(re.findall(r"\.(?=\s|$)", purpose)) == 2
@@ -98,7 +98,11 @@ def test_the_first_screen_of_the_readme():
     assert picture.startswith("<img ")
     assert PICTURE in picture
     assert install.startswith("    pip install ")
-    assert re.fullmatch(r"\[Wheels.*\]\(docs/use/install\.md\)", problems)
+    assert problems.startswith("[Wheels")
+    assert re.findall(r"\]\(([^)]+)\)", problems) == [
+        "docs/use/install.md",
+        "docs/use/devices.md#what-you-get-on-your-gpu",
+    ]
     assert re.findall(r"\]\(([^)]+)\)", links) == [
         f"docs/{part}/index.md" for part in ("learn", "measure", "use")
     ]
