@@ -51,7 +51,7 @@ PLAN = np.dtype(
     [("kernel", "i4"), ("splits", "i4"), ("cluster", "?"), ("transposed", "?"), ("width", "i4"),
      ("cycles", "f8")], align=True,
 )  # fmt: skip
-"""As in csrc/core/sgemm.h and csrc/engine/plan.h."""
+"""As in csrc/base/sgemm.h and csrc/engine/plan.h."""
 
 
 class PlanDevice(ctypes.Structure):

@@ -46,7 +46,7 @@ PARTS = [
             "tensor_cores",
         )
     ),
-    *(CSRC / name for name in ("core/proofs.c", "core/status.c", "ladder/13_tma.cu")),
+    *(CSRC / name for name in ("engine/proofs.c", "base/status.c", "ladder/13_tma.cu")),
 ]
 SECONDS = 150.0
 BRIEFLY_S = 0.05
@@ -58,7 +58,7 @@ SLOW = 1.6
 
 
 class Status(ctypes.Structure):
-    """As in csrc/core/status.h."""
+    """As in csrc/base/status.h."""
 
     _fields_ = (("code", ctypes.c_int), ("message", ctypes.c_char * 496))
 

@@ -48,7 +48,7 @@ POWERED_S = 2.5  # readings of the first second are dropped
 KINDS = ("load", "store")
 # These kernels first convert operands to fp16 pairs, so the formula does not apply.
 SPLITTING = ("mma", "wgmma", "waves", "fused")
-HOLDING = "hold"  # csrc/cuda/blocking_kernel.cu, which holds the stream for a measurement
+HOLDING = "hold"  # csrc/runtime/cuda/blocking_kernel.cu, which holds the stream for a measurement
 
 METRICS = {
     "dram__bytes_read.sum": "dram_bytes_read",

@@ -62,7 +62,10 @@ SMALL_CODE_SINCE = 13
 # The rooms (folders of csrc/) whose objects a C library contains. csrc/ROOM/LIBRARY.map lists the
 # names that it exports.
 LIBRARIES = {
-    "frontends/c": {"frontends/c", "core", "cpu", "ladder", "engine", "cuda"},
+    "frontends/c": {
+        *("frontends/c", "runtime", "runtime/cpu", "runtime/cuda", "engine", "ladder", "emulator"),
+        *("base", "base/cuda"),
+    },
     "frontends/blas": {"frontends/blas"},
 }
 
@@ -400,7 +403,7 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
             its_flags = [*flags, *archs, "-Xptxas=-v"]
             jobs.append(Job(nvcc, source, _object("cuda", source), its_flags, log=log))
         flags += everywhere
-        for source in _sources(root, "cuda/*.cu"):
+        for source in _gpu_sources(root):
             jobs.append(Job(nvcc, source, _object("cuda", source), [*flags, *about_toolkit]))
         common.append("-DSGEMM_CUDA=1")
 
@@ -416,21 +419,26 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
         for copy, its_flags in _COPIES.get(machine, _ONE_COPY).items():
             its_flags = [*flags, *its_flags, _NAMES_LAUNCHES]
             jobs.append(Job(cxx, source, _object(f"{kind}{copy}", source), its_flags))
-        # Compiled as written, with a call at each access, which count/count.cpp implements. A
+        # Compiled as written, with a call at each access, which emulator/access_trace implements. A
         # float4 must stay one access. clang keeps it only without optimisation.
         flags = ["-x", "c++", "-std=c++20", "-g1", "-fno-exceptions", *_AS_WRITTEN, *common]
         flags += ["-O0"] if "clang" in cxx.version else ["-O1", "-fno-tree-sra"]
         flags += ["-fsanitize=thread", "-DSGEMM_COUNTED=1"]
         jobs.append(Job(cxx, source, _object(f"{kind}count", source), flags, counted=True))
     host = f"{kind}host"
-    for source in [*_sources(root, "cpu/*.cpp"), *_sources(root, "count/*.cpp")]:
+    for source in [
+        *_sources(root, "emulator/*.cpp"),
+        *_sources(root, "emulator/access_trace/*.cpp"),
+        *_sources(root, "runtime/cpu/*.cpp"),
+    ]:
         jobs.append(Job(cxx, source, _object(host, source), ["-std=c++20", "-O3", *common]))
 
     # Without errno, sqrt compiles to one instruction.
     c_flags = ["-std=c11", "-O2", "-fno-math-errno", *common, *vendor_flags]
     host = "hip/host" if vendor_flags else host
     for source in [
-        *_sources(root, "core/*.c"),
+        *_sources(root, "base/*.c"),
+        *_sources(root, "runtime/*.c"),
         *_sources(root, "engine/*.c"),
         *_sources(root, "frontends/c/*.c"),
         *_sources(root, "frontends/blas/*.c"),
@@ -454,8 +462,8 @@ def _plan_hip(
     common: Sequence[str],
     about_toolkit: Sequence[str],
 ) -> list[Job]:
-    """Lists the objects of csrc/ladder and csrc/cuda in a build for AMD GPUs. Each covers all
-    architectures. hipcc compiles files with kernels; the others need only HIP's headers."""
+    """Lists the objects of csrc/ladder and of the host's code in a build for AMD GPUs. Each covers
+    all architectures. hipcc compiles files with kernels; the others need only HIP's headers."""
     hipcc = Compiler(str(toolkit.hipcc), f"HIP {toolkit.version}")
     # Some calls ignore CUDA's error codes on purpose; HIP's headers would warn about each.
     # Structures with default values are C's all the same, but Clang doubts it.
@@ -466,9 +474,9 @@ def _plan_hip(
     for_gpu += [f"--offload-arch={name}" for name in toolkit.architectures]
     search, outside = _headers(toolkit)
     jobs = []
-    for source in (*_kernel_sources(root), *_sources(root, "cuda/*.cu")):
+    for source in (*_kernel_sources(root), *_gpu_sources(root)):
         text = (root / source).read_text()
-        target, first = _object("hip", source), source.parents[-2] / "cuda/hip.h"
+        target, first = _object("hip", source), source.parents[-2] / "base/cuda/hip.h"
         if (ANY_GPU if "cuda" not in source.parts else "__global__") in text:
             log = Path(f"build/hip_resources/{source.stem}.txt")
             jobs.append(Job(hipcc, source, target, for_gpu, log=log, first=first))
@@ -501,14 +509,12 @@ def plan_fake(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipTool
     sources = [path.relative_to(root) for path in (root / "tests/fake_cuda").glob("*.cpp")]
     if hip:
         flags += ["-DSGEMM_HIP=1", "-D__HIP_PLATFORM_AMD__=1", "-Wno-unused-result"]
-        target, first = "fake_hip", Path("csrc/cuda/hip_names.h")
+        target, first = "fake_hip", Path("csrc/base/cuda/hip_names.h")
     else:
         flags += ["-include", "cuda_runtime.h", '-DSGEMM_ARCHITECTURES="sm_90 compute_80"']
         target, first = "fake", None
         sources += [
-            path
-            for path in _sources(root, "cuda/*.cu")
-            if "__global__" not in (root / path).read_text()
+            path for path in _gpu_sources(root) if "__global__" not in (root / path).read_text()
         ]
     for source in sources:
         jobs.append(Job(cxx, source, _object(target, source), flags, search, outside, first=first))
@@ -564,7 +570,7 @@ def _make(
         rooms = LIBRARIES[_room(exports.relative_to(root))]
         objects = [job for job in jobs if _room(job.source) in rooms and not job.counted]
         maps = [exports]
-        if of_tests and "cuda" in rooms:
+        if of_tests and "runtime/cuda" in rooms:
             objects += of_tests
             maps.append(root / "tests/fake_cuda/exports.map")
         flags = [f"-Wl,--version-script={each}" for each in maps]
@@ -644,12 +650,17 @@ def _kernel_sources(root: Path) -> list[Path]:
     return [*_sources(root, "ladder/*.cu"), *_sources(root, "engine/*.cu")]
 
 
+def _gpu_sources(root: Path) -> list[Path]:
+    """The host's code for GPUs."""
+    return [*_sources(root, "base/cuda/*.cu"), *_sources(root, "runtime/cuda/*.cu")]
+
+
 def _sources(root: Path, pattern: str) -> list[Path]:
     return sorted(path.relative_to(root) for path in (root / "csrc").glob(pattern))
 
 
 def _room(source: Path) -> str:
-    """The folder of csrc/ that a file is in: 'core' of csrc/core/status.c."""
+    """The folder of csrc/ that a file is in: 'runtime/cuda' of csrc/runtime/cuda/device.cu."""
     return source.relative_to(source.parts[0]).parent.as_posix()
 
 

@@ -4,9 +4,7 @@
 
 #include <fenv.h>
 
-#include "core/catalog.h"
-#include "core/limits.h"
-#include "core/threads.h"
+#include "base/threads.h"
 #include "frontends/c/sgemm_kernels.h"
 #include "frontends/python/attributes.h"
 #include "frontends/python/choosing.h"
@@ -24,6 +22,8 @@
 #include "frontends/python/state.h"
 #include "frontends/python/torch_calls.h"
 #include "frontends/python/tracing.h"
+#include "runtime/catalog.h"
+#include "runtime/limits.h"
 
 /* ------------------------------------------------------------------ run */
 

@@ -2,8 +2,8 @@
 
 A proof is valid for the GPU's name and compute capability, and for the sources and the version that
 it was made with. The driver's version is in the file that `prove` writes; it changes no arithmetic
-of tensor cores. csrc/core/kept_proofs.c reads the file, too: a line for the build, and one for each
-GPU.
+of tensor cores. csrc/runtime/kept_proofs.c reads the file, too: a line for the build, and one for
+each GPU.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ def forget(model: str) -> None:
 
 
 def known(model: str, capability: tuple[int, int]) -> dict[str, Any] | None:
-    """The saved facts of a GPU: compute_capability, date, rate and start (csrc/core/proofs.h).
+    """The saved facts of a GPU: compute_capability, date, rate and start (csrc/engine/proofs.h).
 
     None if there is no proof, or if it is of another build or damaged.
     """

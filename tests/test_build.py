@@ -214,7 +214,7 @@ def test_a_build_for_amd_gpus_shares_only_the_cpus_objects():
     assert host.compiler.command != "/rocm/bin/hipcc"
     assert "-DSGEMM_HIP=1" in own["choosing.c"].flags
     # Its key also covers the header of HIP names, which no source includes.
-    changed = replace(kernel, first=Path("csrc/cuda/hip_names.h"))
+    changed = replace(kernel, first=Path("csrc/base/cuda/hip_names.h"))
     assert changed.key(ROOT) != kernel.key(ROOT)
 
 
@@ -385,7 +385,7 @@ def test_a_build_for_several_architectures_says_why(sources, tmp_path, monkeypat
 
 
 def test_the_proofs_are_bound_to_the_sources_and_the_version(sources):
-    (sources / "csrc/core/kept_proofs.c").write_text("const char *build = SGEMM_BUILD;\n")
+    (sources / "csrc/runtime/kept_proofs.c").write_text("const char *build = SGEMM_BUILD;\n")
     jobs = {
         job.source.name: job for job in compiling.plan(sources, {"PATH": os.environ["PATH"]}, None)
     }
@@ -559,7 +559,7 @@ def sources(tmp_path):
     """A minimal csrc/ with one file of each kind, and a version."""
     root = tmp_path / "tree"
     texts = {
-        "module.c": '#include "core/shared.h"\n'
+        "module.c": '#include "base/shared.h"\n'
         "#include <Python.h>\n"
         "static PyModuleDef_Slot slots[] = {{0, NULL}};\n"
         "static struct PyModuleDef module = {\n"
@@ -568,12 +568,12 @@ def sources(tmp_path):
         "PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&module); }\n",
         "frontends/python/describing.c": "const char *hash(void);\n"
         "const char *hash(void) { return SGEMM_CSRC_HASH; }\n",
-        "core/other.c": "int other(void);\nint other(void) { return 1; }\n",
-        "core/shared.h": "int shared(void);\n",
-        "cpu/grid.cpp": '#include "../core/shared.h"\nint grid() { return 2; }\n',
-        "cuda/device.cu": "int device() { return 3; }\n",
+        "runtime/other.c": "int other(void);\nint other(void) { return 1; }\n",
+        "base/shared.h": "int shared(void);\n",
+        "emulator/grid.cpp": '#include "../base/shared.h"\nint grid() { return 2; }\n',
+        "runtime/cuda/device.cu": "int device() { return 3; }\n",
         "ladder/01_naive.cu": '#include "kernel.h"\n',
-        "ladder/kernel.h": '# include "../core/shared.h"\n',
+        "ladder/kernel.h": '# include "../base/shared.h"\n',
         "ladder/README.md": "words\n",
     }
     for name, text in texts.items():
@@ -612,11 +612,11 @@ def test_only_what_changed_is_compiled(build, sources):
     assert build() == set()
     append(sources / "csrc/ladder/kernel.h")
     assert build() == {"01_naive.cu", "describing.c"}  # describing.c: the hash of csrc/ changed
-    append(sources / "csrc/core/shared.h")
+    append(sources / "csrc/base/shared.h")
     assert build() == {"01_naive.cu", "grid.cpp", "module.c", "describing.c"}
     append(sources / "csrc/ladder/README.md")
     assert build() == set()
-    (sources / "build/objects/alone/host/csrc/core/other.c.o").unlink()
+    (sources / "build/objects/alone/host/csrc/runtime/other.c.o").unlink()
     (sources / "build/core/_core.abi3.so").unlink()
     assert build() == {"other.c"}
     assert build(SGEMM_KERNELS_WERROR="1") == ALL
@@ -640,16 +640,16 @@ def test_a_built_library_works_on_another_machine(build, sources, tmp_path):
     shutil.copytree(sources, there, copy_function=shutil.copyfile)  # with new timestamps
     shutil.rmtree(there / "build/objects")
     assert build(there, PATH="/nowhere") == set()
-    append(there / "csrc/core/other.c")
+    append(there / "csrc/runtime/other.c")
     with pytest.raises(BuildError, match="no C compiler"):
         build(there, PATH="/nowhere")
 
 
 def test_compiler_errors_are_shown(build, sources):
     build()
-    append(sources / "csrc/core/other.c", "int wrong(void) { return nothing; }\n")
+    append(sources / "csrc/runtime/other.c", "int wrong(void) { return nothing; }\n")
     for _ in range(2):  # a failure leaves no object that looks up to date
-        with pytest.raises(BuildError, match=r"(?s)cc .*csrc/core/other\.c.*'?nothing'?"):
+        with pytest.raises(BuildError, match=r"(?s)cc .*csrc/runtime/other\.c.*'?nothing'?"):
             build()
 
 
@@ -660,20 +660,20 @@ def test_a_truncated_object_is_rebuilt(build, sources, tmp_path):
         f"""[ -e {cut} ] || exec cc "$@"
             while [ "$1" != -o ]; do shift; done; echo half >"$2"; exit 1""",
     )
-    before = (sources / "csrc/core/other.c").read_text()
+    before = (sources / "csrc/runtime/other.c").read_text()
     assert build(CC=str(cc)) == ALL
     cut.touch()
-    append(sources / "csrc/core/other.c")
+    append(sources / "csrc/runtime/other.c")
     with pytest.raises(BuildError):
         build(CC=str(cc))
     cut.unlink()
-    (sources / "csrc/core/other.c").write_text(before)
+    (sources / "csrc/runtime/other.c").write_text(before)
     shutil.rmtree(sources / "build/core")
     assert "other.c" in build(CC=str(cc))
 
 
 def test_warnings_are_errors_on_request(build, sources):
-    append(sources / "csrc/core/other.c", "static int unused(void) { return 0; }\n")
+    append(sources / "csrc/runtime/other.c", "static int unused(void) { return 0; }\n")
     build()
     with pytest.raises(BuildError, match="unused"):
         build(SGEMM_KERNELS_WERROR="1")
@@ -684,8 +684,11 @@ def test_each_kernel_is_compiled_for_both_kinds_of_device(sources):
     jobs = {job.target.relative_to("build/objects").as_posix(): job for job in plan(sources, cuda)}
     on_cpu = ("cpu", "cpu_fused") if platform.machine() == "x86_64" else ("cpu",)
     kernels = [f"{kind}/csrc/ladder/01_naive.cu.o" for kind in ("cuda", *on_cpu, "count")]
-    device, describing = "cuda/csrc/cuda/device.cu.o", "host/csrc/frontends/python/describing.c.o"
-    others = ("cpu/grid.cpp", "core/other.c", "module.c")
+    device, describing = (
+        "cuda/csrc/runtime/cuda/device.cu.o",
+        "host/csrc/frontends/python/describing.c.o",
+    )
+    others = ("emulator/grid.cpp", "runtime/other.c", "module.c")
     assert set(jobs) == {*kernels, device, describing, *(f"host/csrc/{name}.o" for name in others)}
     for name in kernels[1:]:  # they fuse only explicit multiply-adds
         assert "-ffp-contract=off" in jobs[name].flags
@@ -763,7 +766,7 @@ def test_the_fake_library_is_relinked_when_the_extensions_objects_change(sources
     (cuda / "include/cuda_runtime.h").touch()
     environ = {"PATH": os.environ["PATH"], "SGEMM_KERNELS_CUDA": str(cuda)}
     library = compiling.build_fake(sources, environ) / "sgemm_kernels/_core.abi3.so"
-    append(sources / "csrc/core/other.c", 'const char more[] = "words to be found";\n')
+    append(sources / "csrc/runtime/other.c", 'const char more[] = "words to be found";\n')
     shared = compiling.plan_fake(sources, environ, compiling.find_toolkit(environ))
     compiling.compile_stale(sources, shared)  # as the extension's build does first
     assert compiling.build_fake(sources, environ)
@@ -823,9 +826,9 @@ def test_the_hash_is_over_paths_and_contents_of_sources(sources):
     append(csrc / "ladder/README.md")
     os.utime(csrc / "module.c", (0, 0))
     assert toolkit.csrc_hash(csrc) == first
-    (csrc / "core/other.c").rename(csrc / "core/renamed.c")
+    (csrc / "runtime/other.c").rename(csrc / "runtime/renamed.c")
     second = toolkit.csrc_hash(csrc)
-    append(csrc / "core/renamed.c")
+    append(csrc / "runtime/renamed.c")
     assert len({first, second, toolkit.csrc_hash(csrc)}) == 3
 
 
@@ -1056,9 +1059,10 @@ def test_a_wheel_has_the_package_its_kernels_and_recorded_results(tree):
     assert {path.suffix for path in lib_files} == {".pc", ".cmake"}
     kernels = [path for path in sources.rglob("*") if path.suffix in {".cu", ".h"}]
     compiled_with = {
-        "core": ("*.h", "status.c", "threads.c", "undisturbed.c"),
-        "count": ("*.h", "count.cpp"),
-        "cpu": ("*.h", "*.cpp"),
+        "base": ("*.h", "status.c", "threads.c", "undisturbed.c"),
+        "emulator": ("*.h", "*.cpp"),
+        "emulator/access_trace": ("*.h", "*.cpp"),
+        "emulator/sanitizer": ("*.h", "*.cpp"),
         "custom": ("*.h", "*.cpp", "*.cu.in"),
         "engine": ("plan.h", "tiles.h"),
         "frontends/c": ("sgemm_kernels.h",),

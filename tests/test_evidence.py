@@ -30,14 +30,16 @@ def clone(tmp_path):
     """A small clone with a kernel, its header, the choice among kernels, and the host's code."""
     files = {
         "ladder/05_tile2d.cu": '#include "tile.h" // the tiles\nint tile = 1;\n',
-        "ladder/tile.h": '#include "../cpu/grid.h"\nint edge = 8;\n',
+        "ladder/tile.h": '#include "../emulator/grid.h"\nint edge = 8;\n',
         "ladder/06_vec4.cu": 'char url[] = "http://here";\n',
-        "cpu/grid.h": "int fibers;\n",
+        "emulator/grid.h": "int fibers;\n",
         "engine/auto.cu": "int choose;\n",
         "engine/plan.c": "int plan;\n",
-        "core/catalog.c": "int catalog;\n",
+        "runtime/catalog.c": "int catalog;\n",
         "frontends/c/c_api.c": "int api;\n",
-        "cuda/device.cu": "int device;\n",
+        "base/status.c": "int status;\n",
+        "base/cuda/allocator.cu": "int memory;\n",
+        "runtime/cuda/device.cu": "int device;\n",
         "frontends/python/run.c": "int run;\n",
         "frontends/torch/product.c": "int product;\n",
         "frontends/blas/entries.c": "int entries;\n",
@@ -55,11 +57,11 @@ AGED = {
     "ladder/tile.h": {"ladder", "traffic", "tuning-tile2d", "calls", "programs", "host_cost"},
     "ladder/06_vec4.cu": {"ladder", "traffic", "calls", "programs", "host_cost"},
     "engine/plan.c": {"ladder", "calls", "programs", "host_cost"},
-    "cuda/device.cu": {"calls", "programs", "host_cost"},
+    "runtime/cuda/device.cu": {"calls", "programs", "host_cost"},
     "frontends/python/run.c": {"calls", "host_cost"},
     "frontends/torch/product.c": {"calls"},
     "frontends/blas/entries.c": {"programs"},
-    "cpu/grid.h": set(),
+    "emulator/grid.h": set(),
     "custom/plain.cpp": set(),
 }
 
@@ -91,15 +93,15 @@ def test_what_only_other_builds_compile_does_not_age_a_result(clone):
     before = hashes(clone)
     tile = clone / "csrc/ladder/tile.h"
     own = tile.read_text()
-    (clone / "csrc/core/launched.h").write_text("int launched;\n")
+    (clone / "csrc/base/launched.h").write_text("int launched;\n")
     for name, aged in (("SGEMM_NAMES_LAUNCHES", False), ("SGEMM_SM90", True)):
-        block = f'#ifdef {name}\n#include "../core/launched.h"\nint more;\n#endif // {name}\n'
+        block = f'#ifdef {name}\n#include "../base/launched.h"\nint more;\n#endif // {name}\n'
         tile.write_text(block + own)
         assert (hashes(clone) != before) == aged
 
 
 def test_without_the_sources_the_age_is_unknown(clone):
-    (clone / "csrc/core/catalog.c").unlink()
+    (clone / "csrc/runtime/catalog.c").unlink()
     found = hashes(clone)
     assert found["ladder"] is None
     assert found["traffic"] is not None

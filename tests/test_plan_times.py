@@ -75,7 +75,7 @@ def library(tmp_path_factory):
     sources = [ENGINE / f"{name}.c" for name in names]
     subprocess.run(
         ["cc", "-shared", "-fPIC", f"-I{ENGINE}", folder / "stand_in.c", *sources,
-         ROOT / "csrc/core/status.c", "-o", folder / "plans.so", "-lm"],
+         ROOT / "csrc/base/status.c", "-o", folder / "plans.so", "-lm"],
         check=True,
     )  # fmt: skip
     return folder / "plans.so"

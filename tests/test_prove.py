@@ -447,7 +447,7 @@ print(proof)
 
 @pytest.mark.fake_cuda
 def test_only_a_whole_verdict_is_used(tmp_path):
-    """csrc/core/kept_proofs.c reads the file for Python and for C programs."""
+    """csrc/runtime/kept_proofs.c reads the file for Python and for C programs."""
     code = (
         PROVE
         + f"""

@@ -3,6 +3,7 @@
 import ast
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,53 +17,58 @@ PACKAGE = ROOT / "sgemm_kernels"
 # What each room (a folder or a subfolder) may include besides itself: whole rooms, and single
 # headers.
 MAY_INCLUDE = {
-    "module.c": {"core", "frontends/c", "frontends/python"},
-    "frontends/c": {"core"},
+    "module.c": {"base", "frontends/c", "frontends/python", "runtime"},
     "frontends/python": {
-        "core",
+        "base",
+        "emulator/access_trace/access_trace.h",
+        "emulator/tensor_core_model.h",
+        "engine/plan.h",
         "frontends/c",
         "frontends/torch",
-        "count/count.h",
-        "cpu/tensor_core_model.h",
-        "cuda/device_arrays.h",
-        "engine/plan.h",
+        "runtime",
+        "runtime/cuda/device_arrays.h",
     },
-    "frontends/torch": {"core", "frontends/c"},
+    "frontends/torch": {"base", "frontends/c", "runtime"},
     "frontends/jax": {"frontends/c"},
     "frontends/blas": {"frontends/c"},
-    "core": set(),
-    "cuda": {"core", "ladder/launch_kernel.h"},
-    "cpu": {"core"},
-    "count": {"core", "cpu/grid.h"},
-    "ladder": {"core", "cpu/grid.h", "count/counted.h"},
-    "engine": {
-        "core",
-        "cpu/tensor_core_model.h",
-        "ladder/fused_plan.h",
-        "ladder/kernel.h",
-        "ladder/launch.h",
-        "ladder/ptx.h",
-    },
+    "frontends/c": {"base", "runtime"},
+    "runtime/cuda": {"base", "base/cuda", "ladder/launch_kernel.h", "runtime"},
+    "runtime/cpu": {"base", "emulator", "runtime"},
+    "runtime": {"base", "engine"},
+    "engine": {"base", "emulator/tensor_core_model.h", "ladder"},
+    "ladder": {"base", "emulator/access_trace/traced.h", "emulator/grid.h"},
     "custom": {
-        "core",
-        "count/count.h",
-        "cpu/block.h",
-        "cpu/fiber_sanitizers.h",
-        "cpu/grid.h",
-        "cpu/late_memory.h",
+        "base",
+        "emulator",
+        "emulator/access_trace/access_trace.h",
+        "emulator/sanitizer/sanitizer.h",
         "ladder/launch.h",
     },
+    "emulator/access_trace": {"base", "emulator"},
+    "emulator/sanitizer": {"base", "emulator"},
+    "emulator": {"base"},
+    "base/cuda": {"base"},
+    "base": set(),
+}
+# What each room may call besides. Headers of base declare functions of base/cuda; the runtime has
+# the tables of devices and of rungs; the compiler adds calls of the access trace; module.c loads
+# NumPy's table.
+MAY_CALL = {
+    "frontends/python": {"module.c"},
+    "runtime": {"ladder", "runtime/cpu", "runtime/cuda"},
+    "engine": {"base/cuda", "emulator/access_trace"},
+    "ladder": {"base/cuda"},
 }
 # Which rooms may include third-party headers.
 FOREIGN = {
     r"Python\.h|structmember\.h|numpy/": {"module.c", "frontends/python"},
-    r"cuda|cublas|cooperative_groups|nv|hip/": {"cuda", "ladder"},
+    r"cuda|cublas|cooperative_groups|nv|hip/": {"base/cuda", "ladder", "runtime/cuda"},
     r"xla/": {"frontends/jax"},
 }
 
 
 def room_of(file):
-    """The room of a file of csrc/: 'core' of core/status.c."""
+    """The room of a file of csrc/: 'runtime/cuda' of runtime/cuda/device.cu."""
     return file.rpartition("/")[0] or file
 
 
@@ -106,23 +112,26 @@ def test_every_file_is_in_a_room_with_rules():
     ("file", "header", "named"),
     [
         ("engine/plan.c", '"../frontends/python/operand.h"', "frontends/python/operand.h"),
-        ("core/device.h", '"../cuda/allocator.h"', "cuda/allocator.h"),
-        ("core/status.h", "<Python.h>", "Python.h"),
-        ("core/status.c", "<cuda_runtime.h>", "cuda_runtime.h"),
-        ("cpu/grid.h", "<cuda_runtime.h>", "cuda_runtime.h"),
-        ("cuda/allocator.h", '"../cpu/grid.h"', "cpu/grid.h"),
-        ("cuda/device.cu", "<numpy/arrayobject.h>", "numpy/arrayobject.h"),
-        ("ladder/kernel.h", '"../count/count.h"', "count/count.h"),
-        ("ladder/01_naive.cu", '"../cpu/fiber.h"', "cpu/fiber.h"),
+        ("runtime/device.h", '"../base/cuda/allocator.h"', "base/cuda/allocator.h"),
+        ("base/status.h", "<Python.h>", "Python.h"),
+        ("base/status.c", "<cuda_runtime.h>", "cuda_runtime.h"),
+        ("emulator/grid.h", "<cuda_runtime.h>", "cuda_runtime.h"),
+        ("base/cuda/allocator.h", '"../../emulator/grid.h"', "emulator/grid.h"),
+        ("runtime/cuda/device.cu", "<numpy/arrayobject.h>", "numpy/arrayobject.h"),
+        ("ladder/kernel.h", '"../emulator/fiber.h"', "emulator/fiber.h"),
+        ("ladder/01_naive.cu", '"../runtime/product.h"', "runtime/product.h"),
+        ("emulator/grid.h", '"sanitizer/sanitizer.h"', "emulator/sanitizer/sanitizer.h"),
         ("ladder/error_check.h", '"../engine/plan.h"', "engine/plan.h"),
         ("frontends/python/result.c", '"../../ladder/kernel.h"', "ladder/kernel.h"),
-        ("module.c", '"cpu/grid.h"', "cpu/grid.h"),
-        ("frontends/jax/matmul.c", '"../../core/product.h"', "core/product.h"),
+        ("module.c", '"emulator/grid.h"', "emulator/grid.h"),
+        ("frontends/jax/matmul.c", '"../../runtime/product.h"', "runtime/product.h"),
         ("frontends/c/c_api.c", '"xla/ffi/api/c_api.h"', "xla/ffi/api/c_api.h"),
-        ("frontends/blas/engine.c", '"../../core/device.h"', "core/device.h"),
+        ("frontends/blas/engine.c", '"../../runtime/device.h"', "runtime/device.h"),
         ("frontends/python/result.c", '"../../module.c"', "module.c"),
         ("frontends/torch/abi.c", '"../python/operand.h"', "frontends/python/operand.h"),
-        ("core/status.c", '"../frontends/c/sgemm_kernels.h"', "frontends/c/sgemm_kernels.h"),
+        ("runtime/many.c", '"../frontends/c/sgemm_kernels.h"', "frontends/c/sgemm_kernels.h"),
+        ("base/status.c", '"../runtime/view.h"', "runtime/view.h"),
+        ("engine/plan.c", '"../runtime/view.h"', "runtime/view.h"),
     ],
 )
 def test_a_planted_forbidden_include_is_found(tmp_path, file, header, named):
@@ -130,6 +139,80 @@ def test_a_planted_forbidden_include_is_found(tmp_path, file, header, named):
     path = csrc / file
     path.write_text(f"#  include {header}\n{path.read_text()}")
     assert crossings(csrc) == [f"{file} includes {named}"]
+
+
+def test_rooms_have_no_circle():
+    """Whole rooms: a folder with its subfolders."""
+
+    def whole(room):
+        return room.partition("/")[0]
+
+    arrows = {whole(room): set() for room in MAY_INCLUDE}
+    for room, entries in MAY_INCLUDE.items():
+        used = {whole(entry) for entry in {*entries, *MAY_CALL.get(room, ())}}
+        arrows[whole(room)] |= used - {whole(room)}
+    arrows["frontends"].discard("module.c")  # NumPy's table
+    assert cycle_in(arrows) == []
+
+
+def objects_of(root):
+    """The compiled objects of csrc/ that are newer than their sources, by source."""
+    found = {}
+    for path in sorted((root / "build/objects").rglob("*.o")):
+        _, inside, source = path.as_posix().rpartition("/csrc/")
+        file = root / "csrc" / source.removesuffix(".o")
+        if inside and file.is_file() and file.stat().st_mtime <= path.stat().st_mtime:
+            found.setdefault(source.removesuffix(".o"), []).append(path)
+    return found
+
+
+def forbidden_calls(objects):
+    """Each function or variable that a room may not use: "FILE uses NAME of FILE"; ascending."""
+    source_of = {str(path): source for source, paths in objects.items() for path in paths}
+    command = ["nm", "-A", "-P", "-g", *source_of]
+    defined, used = {}, set()
+    for line in subprocess.run(command, capture_output=True, text=True).stdout.splitlines():
+        path, _, rest = line.partition(": ")
+        name, kind = rest.split()[:2]
+        if kind in "TDBRC":
+            defined.setdefault(name, set()).add(source_of[path])
+        elif kind == "U":
+            used.add((source_of[path], name))
+    return sorted(
+        f"{user} uses {name} of {owner}"
+        for user, name in used
+        for owner in defined.get(name, ())
+        if room_of(owner) not in allowed_rooms(room_of(user))
+    )
+
+
+def allowed_rooms(room):
+    entries = {entry if entry in MAY_INCLUDE else room_of(entry) for entry in MAY_INCLUDE[room]}
+    return {room, *entries, *MAY_CALL.get(room, ())}
+
+
+def test_no_object_calls_a_forbidden_room():
+    objects = objects_of(ROOT)
+    if not any(source.startswith("runtime/") for source in objects):
+        pytest.skip("nothing is compiled in this clone")
+    assert forbidden_calls(objects) == []
+
+
+def test_a_forbidden_call_is_found(tmp_path):
+    texts = {
+        "base/status.c": "int product(void);\nint status(void) { return product(); }\n",
+        "runtime/product.c": "int status(void);\nint product(void) { return status(); }\n",
+    }
+    for name, text in texts.items():
+        source = tmp_path / "csrc" / name
+        target = tmp_path / f"build/objects/host/csrc/{name}.o"
+        for path in (source, target):
+            path.parent.mkdir(parents=True)
+        source.write_text(text)
+        subprocess.run(["cc", "-c", source, "-o", target], check=True)
+    assert forbidden_calls(objects_of(tmp_path)) == [
+        "base/status.c uses product of runtime/product.c"
+    ]
 
 
 # ------------------------------------------------------------------ the Python package

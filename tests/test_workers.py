@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-CORE = Path(__file__).parent.parent / "csrc/core"
+CSRC = Path(__file__).parent.parent / "csrc"
 
 # The program prints how often one worker looks for work in a pause: after the first job, then on
 # average in long pauses, and then in short ones. A worker yields at each look.
@@ -11,8 +11,8 @@ PROGRAM = r"""
 #include <stdio.h>
 #include <unistd.h>
 
-#include "threads.h"
-#include "workers.h"
+#include "base/threads.h"
+#include "runtime/workers.h"
 
 static long looks;
 
@@ -59,9 +59,9 @@ int main(void)
 def test_workers_watch_as_long_as_pauses_between_calls(tmp_path):
     source, program = tmp_path / "looks.c", tmp_path / "looks"
     source.write_text(PROGRAM)
-    names = ("workers", "threads", "undisturbed", "strided", "status")
-    sources = [CORE / f"{name}.c" for name in names]
-    command = ["cc", "-O2", "-D_DEFAULT_SOURCE", f"-I{CORE}", "-o", program, source, *sources]
+    base = [CSRC / f"base/{name}.c" for name in ("threads", "undisturbed", "status")]
+    sources = [source, *base, CSRC / "runtime/workers.c", CSRC / "runtime/strided.c"]
+    command = ["cc", "-O2", "-D_DEFAULT_SOURCE", f"-I{CSRC}", "-o", program, *sources]
     subprocess.run([*command, "-lpthread"], check=True)
     seen = []
     for _ in range(8):  # on a busy machine the worker may not get its core

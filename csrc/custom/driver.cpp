@@ -5,9 +5,9 @@
  * FILES are the kernel's own, with slashes between them. A CASE is M,N,K, A by columns, B by
  * columns, the shifts of A, B and C in floats, alpha, beta, and the letter of its values
  * (fill_special), and flags (Case). Each output line has fields separated
- * by tabs: a finding (watch.cpp), the start of a case, its counts, or the message of a failed
- * launch. A product that takes longer than SECONDS ends the program. watch.cpp or late.cpp is
- * linked with it. */
+ * by tabs: a finding (the sanitizer), the start of a case, its counts, or the message of a failed
+ * launch. A product that takes longer than SECONDS ends the program. The sanitizer or
+ * deferred_async.cpp is linked with it. */
 #include <math.h>
 #include <signal.h>
 #include <stdint.h>
@@ -23,11 +23,11 @@
 #include <string>
 #include <vector>
 
-#include "../core/variant.h"
+#include "../base/variant.h"
 #ifdef SGEMM_WATCHED
 #include "large.h"
 #endif
-#include "watch.h"
+#include "../emulator/sanitizer/sanitizer.h"
 
 #ifdef SGEMM_COUNTED
 extern "C" const Variant *const __start_sgemm_counted[];
@@ -36,7 +36,7 @@ extern "C" const Variant *const __start_sgemm_counted[];
 extern "C" const Variant variant_own; /* defined in the kernel's file */
 #define KERNEL &variant_own
 #endif
-/* Only in programs of plain kernels: ../custom/plain.cpp. */
+/* Only in programs of plain kernels: plain.cpp. */
 extern "C" __attribute__((weak)) bool plain_pads;
 
 namespace {
@@ -318,7 +318,7 @@ int main(int count, char **arguments)
     for (const int number : {SIGALRM, SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGILL, SIGTRAP}) {
         struct sigaction action = {};
         action.sa_sigaction = stop;
-        action.sa_flags = SA_SIGINFO | SA_ONSTACK; // watch.cpp sets the stack
+        action.sa_flags = SA_SIGINFO | SA_ONSTACK; // sanitizer.cpp sets the stack
         sigaction(number, &action, nullptr);
     }
     atexit(tell_exit);
@@ -345,7 +345,7 @@ int main(int count, char **arguments)
             fprintf(stderr, "'%s' is no case\n", arguments[index]);
             return 2;
         }
-        if (c.alpha == 0.0f || K == 0) { /* product_as_read in ../core/product.c */
+        if (c.alpha == 0.0f || K == 0) { /* product_as_read in ../runtime/product.c */
             c.alpha = 0.0f;
             K = 0;
         }

@@ -5,7 +5,7 @@
 
 #include <initializer_list>
 
-#include "watch.h"
+#include "../emulator/sanitizer/sanitizer.h"
 
 /* Only in programs of plain kernels: plain.cpp. */
 extern "C" __attribute__((weak)) bool plain_last_block;

@@ -3,8 +3,8 @@
 #ifndef SGEMM_OWN_KERNEL_LARGE_H
 #define SGEMM_OWN_KERNEL_LARGE_H
 
-#include "../core/sgemm.h"
-#include "../core/status.h"
+#include "../base/sgemm.h"
+#include "../base/status.h"
 
 /* `text` is M,N,K of a large product, then of small ones that the kernel computes rightly, and
  * which operands are transposed. Prints what the last block does otherwise in the large product. */

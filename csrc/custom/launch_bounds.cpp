@@ -1,5 +1,5 @@
 /* A GPU refuses a block with more threads than __launch_bounds__ of its kernel allows. */
-#include "../cpu/block.h"
+#include "../emulator/block.h"
 
 void grid_check_bounds(int most, int line)
 {

@@ -1,14 +1,14 @@
 /* The interface of a custom kernel's library: linked with the kernel, not with the extension. */
 #define SGEMM_OWN 1
-#include "../core/own_kernel.h"
+#include "../base/own_kernel.h"
 
 #ifdef __CUDACC__
-#include "../core/scratch.h"
+#include "../base/scratch.h"
 #else
-#include "../core/threads.h"
+#include "../base/threads.h"
 #endif
 #ifdef SGEMM_COUNTED
-#include "../count/count.h"
+#include "../emulator/access_trace/access_trace.h"
 #endif
 
 namespace {

@@ -13,7 +13,7 @@
 #include "plain_host.h"
 
 #ifdef __CUDACC__
-#include "../core/scratch.h"
+#include "../base/scratch.h"
 extern "C" const OwnGpu *own_gpu_of_library(void); /* library.cpp */
 #endif
 #ifdef SGEMM_COUNTED

@@ -111,7 +111,7 @@ template <class Type> static inline Type plain_argument(const PlainValue &value)
 /* Only the last block runs: see large.cpp. */
 extern "C" bool plain_last_block;
 
-/* Tells watch.cpp the dimensions of the next grid. */
+/* Tells the sanitizer the dimensions of the next grid. */
 void watch_grid(const int64_t *grid);
 #endif
 

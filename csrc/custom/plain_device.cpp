@@ -1,8 +1,8 @@
 /* Operations of plain kernels on the CPU device. */
 #include <stdint.h>
 
-#include "../cpu/block.h"
-#include "../cpu/fiber_sanitizers.h"
+#include "../emulator/block.h"
+#include "../emulator/fiber_sanitizers.h"
 
 #pragma GCC visibility push(hidden)
 extern "C" {
@@ -50,7 +50,7 @@ int plain_barrier_count(bool predicate, int line)
     return count;
 }
 
-/* As in ../cpu/exchange.cpp. */
+/* As in ../emulator/atomics.cpp. */
 template <class T>
 static inline __attribute__((always_inline)) T exchange(T *address, T (*next)(T, T, T), T a, T b)
 {

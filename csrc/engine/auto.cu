@@ -40,7 +40,7 @@ LAUNCHER(auto)
 #ifdef __CUDACC__
 #include <atomic>
 #else
-#include "../cpu/tensor_core_model.h"
+#include "../emulator/tensor_core_model.h"
 #endif
 
 #include "cluster_reduce.h"

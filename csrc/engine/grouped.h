@@ -2,9 +2,9 @@
 #ifndef SGEMM_ENGINE_GROUPED_H
 #define SGEMM_ENGINE_GROUPED_H
 
-#include "../core/sgemm.h"
-#include "../core/status.h"
-#include "../core/variant.h"
+#include "../base/sgemm.h"
+#include "../base/status.h"
+#include "../base/variant.h"
 
 /* The most products in a launch. They are the kernel's parameter, so a launch copies no memory and
  * works in every stream. Parameters may have 32,764 bytes with the drivers of CUDA 13, and 4 KB

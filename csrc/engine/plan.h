@@ -5,10 +5,10 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "../core/proofs.h"
-#include "../core/sgemm.h"
-#include "../core/status.h"
-#include "../core/variant.h"
+#include "../base/sgemm.h"
+#include "../base/status.h"
+#include "../base/variant.h"
+#include "proofs.h"
 #include "tiles.h"
 
 #ifdef __cplusplus

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "../core/sgemm.h"
+#include "../base/sgemm.h"
 #include "tma_rows.h"
 
 typedef struct {

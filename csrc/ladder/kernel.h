@@ -1,8 +1,8 @@
 /* Shared by all kernels: access to matrices, the multiply-add, the epilogue.
  *
- * The same source is compiled by nvcc (GPUs), hipcc (AMD GPUs, see ../cuda/hip.h), the host's
- * compiler (the CPU device, see ../cpu/grid.h), and once more to count memory accesses (see
- * ../count/counted.h). */
+ * The same source is compiled by nvcc (GPUs), hipcc (AMD GPUs, see ../base/cuda/hip.h), the host's
+ * compiler (the CPU device, see ../emulator/grid.h), and once more to count memory accesses (see
+ * ../emulator/access_trace/traced.h). */
 #ifndef SGEMM_KERNELS_KERNEL_H
 #define SGEMM_KERNELS_KERNEL_H
 

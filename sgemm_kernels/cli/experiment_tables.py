@@ -117,7 +117,7 @@ def ablation(results: Path) -> str:
 
 _SINGLE_THREAD_BYTES = 1 << 18
 """Up to this many bytes of operands and result, one thread gathers them, pinned or not:
-`small_bytes` in csrc/cuda/host_arrays.cu."""
+`small_bytes` in csrc/runtime/cuda/host_arrays.cu."""
 
 
 def calls(results: Path) -> str:

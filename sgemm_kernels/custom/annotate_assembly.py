@@ -1,7 +1,7 @@
 """Adds tables of all calls and shared arrays to the assembly of a counting build.
 
-csrc/count/ counts a kernel's memory accesses by source line. The compiler inserts a function call
-at each access. The function has its return address, but only the compiler can map that to a line.
+The access trace counts a kernel's memory accesses by source line. The compiler inserts a call at
+each access. The function has its return address, but only the compiler can map that to a line.
 So the kernels are compiled to assembly with line directives, and this module adds two tables. One
 maps the return address of every call to its file and line. The other has the address, the size and
 the name of every shared array.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-NAME_BYTES = 24  # OPERAND_BYTES in csrc/count/count.h
+NAME_BYTES = 24  # OPERAND_BYTES in csrc/emulator/access_trace/access_trace.h
 
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+.*?([^"/]+)"(?!.*")')  # a number, folders, the name
 _LINE = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")
@@ -82,7 +82,7 @@ def _entry(symbol: str, size: str, name: str) -> list[str]:
 
 
 def annotate(assembly: str, apart: int = 0, own: Collection[str] = ()) -> str:
-    """The assembly with the two tables that csrc/count/count.cpp reads.
+    """The assembly with the two tables that csrc/emulator/access_trace/access_trace.cpp reads.
 
     ``apart`` unused bytes are added after each shared array; then a third table has the variables
     of the file itself (``__device__``), and a fourth one, for each call, the line in the files

@@ -16,7 +16,7 @@ from .plain import Plain
 _Float32 = NDArray[np.float32]
 
 MULTIPROCESSORS = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
-"""The setting of the CPU device (csrc/cpu/processor.cpp)."""
+"""The setting of the CPU device (csrc/emulator/processor.cpp)."""
 APART = 1 << 27
 """Elements between the starts of rows that are far apart."""
 _ROWS_APART = 20

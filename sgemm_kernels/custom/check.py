@@ -242,7 +242,7 @@ _ASYNCHRONOUS = (
     "proxy fence|in flight|may still read|could still read|wgmma.fence|without waiting|"
     "no thread waited"
 )
-"""Words of errors about asynchronous work: csrc/cpu/late.cpp and wgmma.cpp."""
+"""Words of errors about asynchronous work: deferred_async.cpp and wgmma.cpp of the emulator."""
 
 
 def message_finding(message: str, file: str, when: str) -> Finding:

@@ -31,11 +31,8 @@ from .kernel_source import CompileError, Source, digest_of, headers, headers_dig
 __all__ = ["CompileError", "Source", "digest_of", "headers", "headers_digest", "text_of"]
 """From kernel_source.py, for those who import them from here."""
 
-# The CPU device's code for whole products, which no kernel needs.
-_NOT_LINKED = ("device.cpp", "multiply.cpp")
-
 _WARNINGS = ("-Wall", "-Wextra", "-Wno-unknown-pragmas", "-Wno-missing-field-initializers")
-_REDZONE = 128  # bytes after each shared array: csrc/custom/watched.h
+_REDZONE = 128  # bytes after each shared array: csrc/emulator/sanitizer/sanitizer_parts.h
 _DEFINE = re.compile(r"[A-Za-z_]\w*")
 _PLAIN = (
     # nvcc fuses a product and a sum, and so does a processor with FMA.
@@ -104,7 +101,7 @@ def run_build() -> Build:
     )
     kernel = (*kernel, "-Werror=vla", "-DSGEMM_OWN=1", *_WARNINGS)
     # The linker puts the kernel's code between these two, so that a signal handler can tell whether
-    # a thread is in it (cpu/runaway.cpp).
+    # a thread is in it (emulator/runaway.cpp).
     around = ("custom/kernel_begins.cpp", "custom/kernel_ends.cpp")
     parts = (*around, *_device(), "custom/library.cpp")
     return Build("run", kernel, ("-O2", "-DSGEMM_STOPPABLE=1"), parts)
@@ -116,7 +113,7 @@ def count_build() -> Build:
     # Loops stay in the order of the text, in which the checking build looks for their rounds.
     kernel = ("-O0",) if clang else ("-O1", "-fno-tree-sra", "-fno-reorder-blocks")
     kernel = (*kernel, "-fno-exceptions", "-ffp-contract=off", "-fsanitize=thread")
-    parts = (*_device(), "count/count.cpp", "custom/library.cpp")
+    parts = (*_device(), "emulator/access_trace/access_trace.cpp", "custom/library.cpp")
     return Build("count", kernel, ("-O2", "-DSGEMM_COUNTED=1"), parts, annotated=True)
 
 
@@ -126,8 +123,7 @@ def watch_build(*, variables: str = "pattern") -> Build:
     count = count_build()
     kernel = (*count.kernel, "-fwrapv", "-fsanitize=bounds", "-fsanitize-coverage=trace-pc")
     kernel = (*kernel, *_variables_are(variables))
-    watch = (f"custom/{path.name}" for path in sorted((headers() / "custom").glob("watch*.cpp")))
-    parts = (*_device(), *watch, "custom/large.cpp", "custom/driver.cpp")
+    parts = (*_device(), *_sources("emulator/sanitizer"), "custom/large.cpp", "custom/driver.cpp")
     return Build(
         "watch", kernel, ("-O2", "-DSGEMM_COUNTED=1", "-DSGEMM_WATCHED=1"), parts, True, ()
     )
@@ -139,7 +135,7 @@ def late_build() -> Build:
     run = run_build()
     kernel = (*run.kernel, *_variables_are("zero"))  # the last option counts
     flags = ("-O2", "-DSGEMM_CHECKED=1")
-    parts = (*_device(), "custom/late.cpp", "custom/driver.cpp")
+    parts = (*_device(), "custom/deferred_async.cpp", "custom/driver.cpp")
     return Build("late", kernel, flags, parts, link=())
 
 
@@ -148,12 +144,15 @@ def _variables_are(what: str) -> tuple[str, ...]:
     return _accepted(f"-ftrivial-auto-var-init={what}")
 
 
+def _sources(folder: str) -> tuple[str, ...]:
+    """The C++ files of a folder of the headers' root."""
+    return tuple(sorted(f"{folder}/{path.name}" for path in (headers() / folder).glob("*.cpp")))
+
+
 def _device() -> tuple[str, ...]:
     """The CPU device's sources that a custom kernel needs, below the headers' root."""
-    names = sorted(path.name for path in (headers() / "cpu").glob("*.cpp"))
-    cpu = tuple(f"cpu/{name}" for name in names if name not in _NOT_LINKED)
-    core = ("core/threads.c", "core/undisturbed.c", "core/status.c")
-    return (*cpu, "custom/launch_bounds.cpp", *core)
+    base = ("base/threads.c", "base/undisturbed.c", "base/status.c")
+    return (*_sources("emulator"), "custom/launch_bounds.cpp", *base)
 
 
 def library(source: Source, build: Build) -> tuple[Path, str]:

@@ -210,7 +210,7 @@ def headers() -> Path:
 def headers_digest() -> str:
     """A digest of the C sources that custom kernels are compiled with."""
     root = headers()
-    parts = ("ladder", "engine", "core", "cpu", "count", "custom")
+    parts = ("ladder", "engine", "base", "emulator", "custom")
     files = [path for part in parts for path in sorted((root / part).rglob("*.*"))]
     files = [path for path in files if path.suffix in (".h", ".cu", ".c", ".cpp")]
     return digest_of(

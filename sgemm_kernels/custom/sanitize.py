@@ -1,6 +1,6 @@
 """Checks each memory access of a custom kernel.
 
-The program that does so is in csrc/custom/. It is compiled with the kernel and runs on the CPU
+csrc/emulator/sanitizer/ has the program for it. It is compiled with the kernel and runs on the CPU
 device, which has a GPU's threads and barriers.
 """
 

@@ -24,7 +24,7 @@ DEFINED = {
 }
 """Whether a macro is defined when nvcc compiles the file. Conditions on other macros stay."""
 
-_UNUSED = "core/gpu.h"
+_UNUSED = "base/gpu.h"
 """A header that status.h includes for other files; no rung uses it."""
 
 _OF_MAIN = ("algorithm", "dlfcn.h", "math.h", "random", "stdarg.h", "stdio.h", "stdlib.h", "vector")

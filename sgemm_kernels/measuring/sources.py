@@ -17,8 +17,12 @@ OLDER = "measured on older sources"
 _ROOT = (Path(__file__).parent.parent / "csrc").resolve().parent
 
 _RUNGS = ("csrc/ladder/*.cu",)
-_KERNELS = (*_RUNGS, "csrc/engine/*.cu", "csrc/engine/*.c", "csrc/core/catalog.c")
-_CALLS = (*_KERNELS, "csrc/core/*.c", "csrc/cuda/*.cu", "csrc/frontends/c/*.c")
+_KERNELS = (*_RUNGS, "csrc/engine/*.cu", "csrc/engine/*.c", "csrc/runtime/catalog.c")
+_HOST = (
+    *("csrc/base/*.c", "csrc/base/cuda/*.cu", "csrc/runtime/*.c", "csrc/runtime/cuda/*.cu"),
+    "csrc/frontends/c/*.c",
+)
+_CALLS = (*_KERNELS, *_HOST)
 _FROM_PYTHON = (*_CALLS, "csrc/frontends/python/*.c")
 _ABLATIONS = "benchmarks/ablations/"
 _SWEEPS = "benchmarks/sweeps/"
@@ -37,7 +41,9 @@ _DEPENDS = {
 """The sources of an experiment, unless they are those of all kernels and of the choice among
 them."""
 
-_OF_THE_CPU_DEVICE = {"csrc/cpu", "csrc/count", "csrc/core/threads.h"}
+_OF_THE_CPU_DEVICE = {
+    *("csrc/emulator", "csrc/emulator/access_trace", "csrc/base/threads.h"),
+}
 _OF_OTHER_BUILDS = re.compile(
     r"^#ifdef SGEMM_(?:COUNTED|FUSED_TOO|LATE|NAMES_LAUNCHES|OWN|WATCHED)\n"
     r"(?:(?!#).*\n|#(?:include|define) .*\n)*#endif.*\n",

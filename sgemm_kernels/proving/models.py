@@ -13,7 +13,7 @@ from .. import _core
 from .._accuracy import UNIT_ROUNDOFF
 
 SHORTEST_K, SHORTEST_K_OF_WGMMA = 256, 128
-"""MMA_MIN_K and WGMMA_MIN_K in csrc/core/variant.h. wgmma needs compute capability 9.0."""
+"""MMA_MIN_K and WGMMA_MIN_K in csrc/base/variant.h. wgmma needs compute capability 9.0."""
 _CHUNK, _PASSES = 64, 2.0**15
 """Steps of K of one sum on tensor cores, and the least magnitude of a sum that passes the check."""
 

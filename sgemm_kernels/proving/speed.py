@@ -36,7 +36,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Constants of the estimate of `mma` (csrc/core/proofs.h)."""
+    """Constants of the estimate of `mma` (csrc/engine/proofs.h)."""
 
     rate: float
     start: float

@@ -1,4 +1,4 @@
-/* The part of cuBLAS, or rocBLAS, that csrc/cuda/cublas.cu uses, over the fake CUDA runtime. It
+/* The part of cuBLAS, or rocBLAS, that runtime/cuda/cublas.cu uses, over the fake CUDA runtime. It
  * checks leading dimensions as strictly as BLAS does, and multiplies with the textbook loops. */
 #ifndef SGEMM_HIP
 #include <cuda_runtime.h>

@@ -1,11 +1,11 @@
-/* The part of the CUDA runtime that csrc/cuda/ uses, in host memory, to test the host code
+/* The part of the CUDA runtime that csrc/runtime/cuda/ uses, in host memory, to test the host code
  * without a GPU. It has several devices, asynchronous streams, and calls that fail on demand.
  *
  * Device addresses cannot be read or written directly: only queued copies and kernels translate
  * them to the host memory behind them. (With FAKE_CUDA_KEEPS_TO_ITSELF kernels cannot access
  * pinned memory.) A kernel is its CPU launcher, queued in the stream.
  *
- * In a build for AMD GPUs, csrc/cuda/hip_names.h turns this into HIP's runtime. */
+ * In a build for AMD GPUs, csrc/base/cuda/hip_names.h turns this into HIP's runtime. */
 #ifndef SGEMM_HIP
 #include <cuda.h>
 #include <cuda_runtime.h>
@@ -33,11 +33,11 @@
 #include <tuple>
 #include <vector>
 
-#include "../../csrc/core/scratch.h"
-#include "../../csrc/core/variant.h"
-#include "../../csrc/cpu/tensor_core_model.h"
-#include "../../csrc/cuda/blocking_kernel.h"
-#include "../../csrc/cuda/strided_copy.h"
+#include "../../csrc/base/scratch.h"
+#include "../../csrc/base/variant.h"
+#include "../../csrc/emulator/tensor_core_model.h"
+#include "../../csrc/runtime/cuda/blocking_kernel.h"
+#include "../../csrc/runtime/cuda/strided_copy.h"
 #include "fake_cuda.h"
 
 namespace {

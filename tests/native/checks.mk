@@ -24,7 +24,8 @@ ifeq ($(origin CXX),default)
 CXX := c++
 endif
 
-CHECK_SOURCES := $(wildcard csrc/core/*.c csrc/cpu/*.cpp csrc/engine/*.c csrc/ladder/*.cu csrc/engine/*.cu) tests/native/driver.cpp tests/native/planted.cu \
+CHECK_SOURCES := $(wildcard csrc/base/*.c csrc/runtime/*.c csrc/frontends/c/*.c csrc/engine/*.c \
+	csrc/runtime/cpu/*.cpp csrc/emulator/*.cpp csrc/ladder/*.cu csrc/engine/*.cu) tests/native/driver.cpp tests/native/planted.cu \
 	tests/native/tilings.cu tests/native/shallow.cu
 
 .PHONY: checkers checkers-asan checkers-tsan checkers-poison asan tsan poison poison-orders poison-bugs gpu-driver gpu-sanitize gpu-sanitize-clusters
@@ -59,13 +60,13 @@ gpu_link = $(NVCC) -ccbin $(CXX) -Xcompiler=-pthread,-static-libstdc++,-static-l
 # Programs with the kernels of one file.
 SMALL_BATCH_SOURCES := $(addprefix csrc/engine/,small_batch_plan.c plan.c plan_constants.c)
 SINGLE_FILE := tensor_cores hopper small_batch grouped
-DEVICE_SOURCES := csrc/core/status.c csrc/core/threads.c csrc/core/undisturbed.c $(SMALL_BATCH_SOURCES) \
-	$(filter-out csrc/cpu/device.cpp csrc/cpu/multiply.cpp,$(wildcard csrc/cpu/*.cpp))
+DEVICE_SOURCES := csrc/base/status.c csrc/base/threads.c csrc/base/undisturbed.c \
+	$(SMALL_BATCH_SOURCES) $(wildcard csrc/emulator/*.cpp)
 asan_alone := $(DEVICE_SOURCES)
 tsan_alone := $(DEVICE_SOURCES)
 poison_alone := $(DEVICE_SOURCES)
-gpu_alone := csrc/core/status.c $(SMALL_BATCH_SOURCES)
-gpu_alone_nvcc := build/check/gpu/nvcc/csrc/cuda/failures.cu.o
+gpu_alone := csrc/base/status.c $(SMALL_BATCH_SOURCES)
+gpu_alone_nvcc := build/check/gpu/nvcc/csrc/base/cuda/failures.cu.o
 asan_kernels_of := build/check/asan
 tsan_kernels_of := build/check/tsan
 poison_kernels_of := build/check/poison
@@ -118,14 +119,14 @@ $(fused_bug_objects): poison_level := -g1 -O1
 -include $(fused_bug_objects:.o=.d)
 
 # Instrumented as a whole; without kernels it needs no flags for shared arrays.
-build/check/%/workers: tests/native/workers.c csrc/core/workers.c csrc/core/strided.c \
-		csrc/core/threads.c csrc/core/undisturbed.c csrc/core/status.c $(wildcard csrc/core/*.h) \
-		tests/native/checks.mk | build/check/%/compiler
+build/check/%/workers: tests/native/workers.c csrc/runtime/workers.c csrc/runtime/strided.c \
+		csrc/base/threads.c csrc/base/undisturbed.c csrc/base/status.c \
+		$(wildcard csrc/base/*.h csrc/runtime/*.h) tests/native/checks.mk | build/check/%/compiler
 	$(CC) -std=c11 -g -O2 -Wall -Wextra -Werror $(filter-out -fsanitize-sections=%,$($*_kernels)) \
 		$(filter %.c,$^) -pthread -o $@
 
-build/check/%/team: tests/native/team.c csrc/core/team.c csrc/core/status.c \
-		$(wildcard csrc/core/*.h) tests/native/checks.mk | build/check/%/compiler
+build/check/%/team: tests/native/team.c csrc/runtime/team.c csrc/base/status.c \
+		$(wildcard csrc/base/*.h csrc/runtime/*.h) tests/native/checks.mk | build/check/%/compiler
 	$(CC) -std=c11 -g -O2 -Wall -Wextra -Werror $(filter-out -fsanitize-sections=%,$($*_kernels)) \
 		$(filter %.c,$^) -pthread -o $@
 
@@ -152,7 +153,7 @@ checkers-asan: build/check/asan/hopper build/check/asan/workers
 	$(HOPPER)
 	@$(MUST_FIND) 'heap-buffer-overflow.*hopper\.cu' $(HOPPER) --planted part_overread
 	$(WORKERS)
-	@$(MUST_FIND) 'heap-use-after-free.*csrc/core/workers\.c' $(WORKERS) --planted gone
+	@$(MUST_FIND) 'heap-use-after-free.*csrc/runtime/workers\.c' $(WORKERS) --planted gone
 
 checkers-tsan: HOPPER = $(IN_PLACE) build/check/tsan/hopper --planted
 checkers-tsan: TEAM = $(IN_PLACE) build/check/tsan/team
@@ -190,7 +191,7 @@ asan: build/check/asan/driver build/check/asan/workers $(SINGLE_FILE:%=build/che
 	build/check/asan/grouped 40
 	@$(MUST_FIND) 'heap-buffer-overflow.*hopper\.cu' $(HOPPER) part_overread
 	$(WORKERS)
-	@$(MUST_FIND) 'heap-use-after-free.*csrc/core/workers\.c' $(WORKERS) --planted gone
+	@$(MUST_FIND) 'heap-use-after-free.*csrc/runtime/workers\.c' $(WORKERS) --planted gone
 
 # Disables address randomization if the system permits: with it, some ThreadSanitizers do not start.
 tsan checkers-tsan: export TSAN_OPTIONS := halt_on_error=1
@@ -226,7 +227,7 @@ tsan: build/check/tsan/driver build/check/tsan/workers build/check/tsan/team \
 	@$(MUST_FIND) 'data race.*hopper\.cu' $(HOPPER) no_cluster_barrier_before_reading
 	@$(MUST_FIND) 'data race.*hopper\.cu' $(HOPPER) block_barrier_before_reading
 	$(WORKERS)
-	@$(MUST_FIND) 'data race.*csrc/core/strided\.c' $(WORKERS) --planted early
+	@$(MUST_FIND) 'data race.*csrc/runtime/strided\.c' $(WORKERS) --planted early
 	$(TEAM)
 	@$(MUST_FIND) 'data race.*team\.c' $(TEAM) --planted early
 	@$(MUST_FIND) 'data race.*team\.c' $(TEAM) --planted over
@@ -324,7 +325,7 @@ COMPUTE_SANITIZER ?= $(firstword $(shell command -v compute-sanitizer) \
 	$(wildcard $(dir $(NVCC))compute-sanitizer) compute-sanitizer)
 
 gpu_nvcc_objects := $(patsubst %,build/check/gpu/nvcc/%.o, \
-	$(filter %.cu,$(CHECK_SOURCES)) $(wildcard csrc/cuda/*.cu) tests/native/device_memory.cu)
+	$(filter %.cu,$(CHECK_SOURCES)) $(wildcard csrc/base/cuda/*.cu csrc/runtime/cuda/*.cu) tests/native/device_memory.cu)
 
 build/check/gpu/driver: $(gpu_nvcc_objects)
 

@@ -2,8 +2,8 @@
 // cached and rounded up, which would hide out-of-bounds and uninitialized accesses from a checker.
 #include <stddef.h>
 
-#include "../../csrc/cuda/device_matrix.h"
-#include "../../csrc/cuda/session.h"
+#include "../../csrc/runtime/cuda/device_matrix.h"
+#include "../../csrc/runtime/cuda/session.h"
 
 extern "C" Status device_memory_open(void **stream)
 {

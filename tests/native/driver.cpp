@@ -34,11 +34,11 @@
 #include <string>
 #include <vector>
 
-#include "../../csrc/core/catalog.h"
-#include "../../csrc/core/device.h"
-#include "../../csrc/core/scratch.h"
-#include "../../csrc/cpu/grid.h"
+#include "../../csrc/base/scratch.h"
+#include "../../csrc/emulator/grid.h"
 #include "../../csrc/engine/plan.h"
+#include "../../csrc/runtime/catalog.h"
+#include "../../csrc/runtime/device.h"
 #ifdef SGEMM_ASAN
 #include <sanitizer/asan_interface.h>
 #endif

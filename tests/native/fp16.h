@@ -1,5 +1,5 @@
 /* Shared by the tensor-core checks: memory, launches, operands, and the arithmetic of compute
- * capability 9.0 in integers, described in csrc/cpu/multiply_fp16.cpp. */
+ * capability 9.0 in integers, described in csrc/emulator/multiply_fp16.cpp. */
 #ifndef TESTS_NATIVE_FP16_H
 #define TESTS_NATIVE_FP16_H
 

@@ -6,7 +6,7 @@
  *       early    reads panels before the other members have stored them
  *       over     overwrites a panel before the other members have read the previous one */
 #define _GNU_SOURCE /* alarm */
-#include "../../csrc/core/team.h"
+#include "../../csrc/runtime/team.h"
 
 #include <stdio.h>
 #include <stdlib.h>

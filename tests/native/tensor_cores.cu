@@ -4,7 +4,7 @@
  *   tensor_cores             bits of products and conversions; which threads must synchronize
  *   tensor_cores time        the time of a product, in warps that do nothing else
  *
- * It is the arithmetic of compute capability 9.0, described in csrc/cpu/multiply_fp16.cpp. */
+ * It is the arithmetic of compute capability 9.0, described in csrc/emulator/multiply_fp16.cpp. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
  *       early   reads a job's output before it waits for the job
  *       gone    waits only for its first job, then frees all of them */
 #define _GNU_SOURCE /* cpu_set_t */
-#include "../../csrc/core/workers.h"
+#include "../../csrc/runtime/workers.h"
 
 #include <pthread.h>
 #include <sched.h>

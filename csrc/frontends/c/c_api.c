@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../core/batch.h"
-#include "../../core/catalog.h"
-#include "../../core/kept_proofs.h"
-#include "../../core/many.h"
-#include "../../core/overlap.h"
-#include "../../core/pinned.h"
-#include "../../core/product.h"
-#include "../../core/undisturbed.h"
+#include "../../base/undisturbed.h"
+#include "../../runtime/batch.h"
+#include "../../runtime/catalog.h"
+#include "../../runtime/kept_proofs.h"
+#include "../../runtime/many.h"
+#include "../../runtime/overlap.h"
+#include "../../runtime/pinned.h"
+#include "../../runtime/product.h"
 #include "sgemm_kernels.h"
 
 _Static_assert(SGEMM_KERNELS_OK == (int)STATUS_OK && SGEMM_KERNELS_DEVICE == (int)STATUS_DEVICE &&

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../core/catalog.h"
+#include "../../runtime/catalog.h"
 #include "own.h"
 #include "raising.h"
 #include "state.h"

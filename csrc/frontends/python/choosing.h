@@ -5,8 +5,8 @@
 
 #include <stdbool.h>
 
-#include "../../core/device.h"
-#include "../../core/multi_gpu.h"
+#include "../../runtime/device.h"
+#include "../../runtime/multi_gpu.h"
 #include "python.h"
 
 /* The text of a str argument, valid as long as the argument. NULL with TypeError or ValueError set

@@ -1,6 +1,6 @@
 #include "describing.h"
 
-#include "../../core/catalog.h"
+#include "../../runtime/catalog.h"
 #include "choosing.h"
 #include "lists.h"
 #include "raising.h"

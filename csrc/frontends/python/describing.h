@@ -2,7 +2,7 @@
 #ifndef SGEMM_PYTHON_DESCRIBING_H
 #define SGEMM_PYTHON_DESCRIBING_H
 
-#include "../../core/variant.h"
+#include "../../base/variant.h"
 #include "python.h"
 
 /* The catalog's data for a variant, as a dict. NULL with an exception set on failure. */

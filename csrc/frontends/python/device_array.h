@@ -2,8 +2,8 @@
 #ifndef SGEMM_DEVICE_ARRAY_H
 #define SGEMM_DEVICE_ARRAY_H
 
-#include "../../core/view.h"
-#include "../../cuda/device_arrays.h"
+#include "../../runtime/cuda/device_arrays.h"
+#include "../../runtime/view.h"
 #include "python.h"
 
 /* Creates the type for the module. NULL with an exception set on failure. */

@@ -4,7 +4,7 @@
 #ifndef SGEMM_PYTHON_EXCHANGE_H
 #define SGEMM_PYTHON_EXCHANGE_H
 
-#include "../../core/view.h"
+#include "../../runtime/view.h"
 #include "dlpack.h"
 #include "python.h"
 

@@ -2,7 +2,7 @@
 #ifndef SGEMM_INTEROP_H
 #define SGEMM_INTEROP_H
 
-#include "../../cuda/device_arrays.h"
+#include "../../runtime/cuda/device_arrays.h"
 #include "exchange.h"
 #include "operand.h"
 #include "python.h"

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "../../core/catalog.h"
+#include "../../runtime/catalog.h"
 #include "choosing.h"
 #include "interop.h"
 #include "lists.h"

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "../../core/overlap.h"
+#include "../../runtime/overlap.h"
 #include "attributes.h"
 
 /* Whether the argument is a masked array: 1 or 0, or -1 with an exception set. */

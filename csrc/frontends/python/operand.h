@@ -2,7 +2,7 @@
 #ifndef SGEMM_OPERAND_H
 #define SGEMM_OPERAND_H
 
-#include "../../core/batch.h"
+#include "../../runtime/batch.h"
 #include "python.h"
 
 /* Describes the NumPy array `argument`; `name` is its name in messages. Sets TypeError and returns

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../core/own_gpu.h"
-#include "../../core/threads.h"
+#include "../../base/threads.h"
+#include "../../runtime/own_gpu.h"
 #include "attributes.h"
 #include "describing.h"
 #include "raising.h"

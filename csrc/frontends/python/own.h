@@ -4,7 +4,7 @@
 
 #include "python.h"
 
-#include "../../core/own_kernel.h"
+#include "../../base/own_kernel.h"
 
 struct Library;
 

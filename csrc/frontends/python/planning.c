@@ -2,9 +2,9 @@
 
 #include <stdio.h>
 
-#include "../../core/kept_proofs.h"
-#include "../../cpu/tensor_core_model.h"
+#include "../../emulator/tensor_core_model.h"
 #include "../../engine/plan.h"
+#include "../../runtime/kept_proofs.h"
 
 /* In the order of the fields of PlanConstants. */
 #define CONSTANT(name, value) #name,
@@ -135,7 +135,7 @@ const char keep_proof_doc[] =
     "_keep_proof(model, major, minor, rate, start)\n"
     "\n"
     "From now on, auto uses mma on GPUs of this name and compute capability. The last two are\n"
-    "the constants of its estimate (csrc/core/proofs.h).";
+    "the constants of its estimate (csrc/engine/proofs.h).";
 
 PyObject *keep_proof(PyObject *Py_UNUSED(module), PyObject *args)
 {
@@ -156,7 +156,7 @@ PyObject *keep_proof(PyObject *Py_UNUSED(module), PyObject *args)
 const char read_kept_proofs_doc[] =
     "_read_kept_proofs()\n"
     "\n"
-    "Keeps the proofs in the user's file (csrc/core/kept_proofs.h) for this process.";
+    "Keeps the proofs in the user's file (csrc/runtime/kept_proofs.h) for this process.";
 
 PyObject *read_kept_proofs(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(args))
 {

@@ -1,6 +1,6 @@
 #include "prepared.h"
 
-#include "../../core/catalog.h"
+#include "../../runtime/catalog.h"
 #include "choosing.h"
 #include "device_array.h"
 #include "interop.h"

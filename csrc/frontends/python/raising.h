@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "../../core/status.h"
+#include "../../base/status.h"
 #include "python.h"
 
 /* Creates the exceptions in the module and its state. False with an exception set on failure. */

@@ -1,6 +1,6 @@
 #include "result.h"
 
-#include "../../core/pinned.h"
+#include "../../runtime/pinned.h"
 #include "choosing.h"
 
 static const char *const capsule_name = "sgemm_kernels.pinned";

@@ -4,7 +4,7 @@
 
 #include "python.h"
 
-#include "../../core/device.h"
+#include "../../runtime/device.h"
 
 /* A new C-contiguous, uninitialised float32 array in pinned memory of the device. In ordinary
  * memory if `device` is NULL or the CPU device, or if no pinned memory is available. NULL with an

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "../../core/multi_gpu.h"
+#include "../../runtime/multi_gpu.h"
 #include "choosing.h"
 #include "interop.h"
 #include "operand.h"

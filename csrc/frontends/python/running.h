@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-#include "../../core/multi_gpu.h"
-#include "../../core/product.h"
+#include "../../runtime/multi_gpu.h"
+#include "../../runtime/product.h"
 #include "interop.h"
 #include "python.h"
 

@@ -2,8 +2,8 @@
 
 #include <fenv.h>
 
-#include "../../core/catalog.h"
-#include "../../core/many.h"
+#include "../../runtime/catalog.h"
+#include "../../runtime/many.h"
 #include "attributes.h"
 #include "choosing.h"
 #include "device_array.h"

@@ -1,5 +1,5 @@
 /* run() for arrays on a GPU. */
-#include "../../core/multi_gpu.h"
+#include "../../runtime/multi_gpu.h"
 #include "choosing.h"
 #include "device_array.h"
 #include "interop.h"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../../core/device.h"
+#include "../../runtime/device.h"
 #include "../torch/operators.h"
 #include "../torch/takeover.h"
 #include "exchange.h"

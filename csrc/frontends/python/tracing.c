@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-#include "../../core/catalog.h"
-#include "../../core/launched.h"
-#include "../../count/count.h"
+#include "../../base/launched.h"
+#include "../../emulator/access_trace/access_trace.h"
+#include "../../runtime/catalog.h"
 #include "choosing.h"
 #include "lists.h"
 #include "own.h"

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../../core/status.h"
+#include "../../base/status.h"
 
 /* A tensor, an operator library or a string that PyTorch owns. */
 typedef struct TorchObject *TorchHandle;

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../../core/catalog.h"
-#include "../../core/device.h"
+#include "../../runtime/catalog.h"
+#include "../../runtime/device.h"
 
 bool (*torch_open_library)(char *message);
 

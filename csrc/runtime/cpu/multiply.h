@@ -1,0 +1,10 @@
+/* The CPU device's multiply and multiply_many: see Device in ../device.h. */
+#ifndef SGEMM_CPU_MULTIPLY_H
+#define SGEMM_CPU_MULTIPLY_H
+
+#include "../product.h"
+
+Status cpu_multiply(const Product *product);
+Status cpu_multiply_many(const Product *products, int64_t count);
+
+#endif
