@@ -8,6 +8,7 @@ import random
 import re
 import shlex
 import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from sgemm_kernels.__main__ import main, make_parser
 from sgemm_kernels._accuracy import expect
 from sgemm_kernels.cli.plain_options import plain_keywords
 from sgemm_kernels.cli.trial import TrialOptions
+from sgemm_kernels.custom import nvrtc
 from sgemm_kernels.custom.cases import Tile
 from sgemm_kernels.custom.child_process import Child
 from sgemm_kernels.custom.diagnosis import Finding
@@ -294,6 +296,19 @@ def test_check_finds_only_the_special_values(on_tensor_cores):
     assert on_tensor_cores.variant.shared_bytes == (64 * 20 + 16 * 66) * 16
     (finding,) = on_tensor_cores.check(device="cpu").findings
     assert "only with special values" in finding.text
+
+
+@pytest.mark.nvcc
+@pytest.mark.skipif(not nvrtc.find_nvcc(), reason="needs nvcc")
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+def test_nvcc_compiles_it_alone_and_without_spills(tmp_path, architecture):
+    (tmp_path / "mine.cu").write_text(level_of("tensor_cores").solution)
+    options = ["-cubin", f"-arch={architecture}", "-Xptxas", "-v", "-Werror", "all-warnings"]
+    said = subprocess.run(
+        [nvrtc.find_nvcc(), *options, "mine.cu"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert said.returncode == 0, said.stderr
+    assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in said.stderr
 
 
 # ------------------------------------------------------------------ the commands
