@@ -4,6 +4,7 @@ import concurrent.futures
 import importlib
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -90,7 +91,8 @@ def test_the_smallest_kernel_loads_from_a_file_and_is_right(tmp_path):
 def test_the_readmes_kernel_is_right():
     readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
     text = readme.partition("```cuda\n")[2].partition("```")[0]
-    mine = sk.kernel(text, name="mine")
+    (launch,) = re.findall(r'kernel\("mine.cu", grid="(.*)", block=\((\d+), (\d+)\)\)', readme)
+    mine = sk.kernel(text, name="mine", grid=launch[0], block=tuple(map(int, launch[1:])))
     assert mine.check(device="cpu").passed
     assert mine.sanitize().findings == ()
 

@@ -1,34 +1,50 @@
-__global__ void sgemm(int M, int N, int K, float alpha, const float *A, const float *B, float beta,
-                      float *C)
-{
-    __shared__ float As[64][8], Bs[8][32];
-    int tx = threadIdx.x, ty = threadIdx.y, thread = ty * 32 + tx;
-    int row0 = blockIdx.y * 64, col = blockIdx.x * 32 + tx;
+constexpr int BM = 64, BN = 64, BK = 16, TM = 8;
+constexpr int THREADS = BM * BN / TM;
+constexpr int A_ROWS = THREADS / BK, B_ROWS = THREADS / BN; // rows of a tile that they load at once
+static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "all threads load equally much of a tile");
 
-    float sum[8] = {};
-    for (int k0 = 0; k0 < K; k0 += 8) {
-        for (int i = thread; i < 64 * 8; i += 256) {
-            int row = row0 + i / 8, k = k0 + i % 8;
-            As[i / 8][i % 8] = row < M && k < K ? A[row * K + k] : 0.0f;
+__global__ void __launch_bounds__(THREADS)
+    tile1d(int M, int N, int K, float alpha, const float *A, const float *B, float beta, float *C)
+{
+    __shared__ float As[BM][BK], Bs[BK][BN];
+    const unsigned blocks_in_row = (N - 1) / BN + 1;
+    const int row0 = blockIdx.x / blocks_in_row * BM, col0 = blockIdx.x % blocks_in_row * BN;
+    const int rows = M - row0, cols = N - col0; // of C that are left
+    C += (size_t)row0 * N + col0;
+    // What this thread loads of each tile: some of column a_k of A and of column b_col of B.
+    const int thread = threadIdx.x;
+    const int a_row = thread / BK, a_k = thread % BK, b_k = thread / BN, b_col = thread % BN;
+    const float *a_from = A + (size_t)(row0 + a_row) * K + a_k;
+    const float *b_from = B + (size_t)b_k * N + col0 + b_col;
+    // Its results: rows ty to ty + TM - 1 of column tx.
+    const int ty = thread / BN * TM, tx = thread % BN;
+    float sum[TM] = {};
+    for (int left = K; left > 0; left -= BK) { // steps of K
+        for (int i = 0; i < BM; i += A_ROWS) {
+            const bool inside = a_row + i < rows && a_k < left;
+            As[a_row + i][a_k] = inside ? a_from[(size_t)i * K] : 0.0f;
         }
-        Bs[ty][tx] = k0 + ty < K && col < N ? B[(k0 + ty) * N + col] : 0.0f;
-        __syncthreads();
-        float b[8]; // the column of the tile, before all rows
-        for (int k = 0; k < 8; ++k) {
+        for (int i = 0; i < BK; i += B_ROWS) {
+            const bool inside = b_col < cols && b_k + i < left;
+            Bs[b_k + i][b_col] = inside ? b_from[(size_t)i * N] : 0.0f;
+        }
+        a_from += BK, b_from += (size_t)BK * N;
+        __syncthreads(); // the tiles are complete
+        float b[BK];     // the column of the tile, before all rows
+        for (int k = 0; k < BK; ++k) {
             b[k] = Bs[k][tx];
         }
-        for (int i = 0; i < 8; ++i) {
-            for (int k = 0; k < 8; ++k) {
-                sum[i] += As[ty * 8 + i][k] * b[k];
+        for (int i = 0; i < TM; ++i) {
+            for (int k = 0; k < BK; ++k) {
+                sum[i] += As[ty + i][k] * b[k];
             }
         }
-        __syncthreads();
+        __syncthreads(); // all threads have read them
     }
-    for (int i = 0; i < 8; ++i) {
-        int row = row0 + ty * 8 + i;
-        if (row < M && col < N) {
-            float *c = C + row * N + col;
-            *c = alpha * sum[i] + (beta == 0.0f ? 0.0f : beta * *c);
+    for (int i = 0; i < TM; ++i) {
+        if (ty + i < rows && tx < cols) {
+            float *c = C + (size_t)(ty + i) * N + tx;
+            *c = beta == 0.0f ? alpha * sum[i] : fmaf(beta, *c, alpha * sum[i]);
         }
     }
 }

@@ -1,41 +1,59 @@
-__global__ void sgemm(int M, int N, int K, float alpha, const float *A, const float *B, float beta,
-                      float *C)
-{
-    __shared__ float As[8][64], Bs[8][64];
-    int tx = threadIdx.x, ty = threadIdx.y, thread = ty * 16 + tx;
-    int row0 = blockIdx.y * 64, col0 = blockIdx.x * 64;
+constexpr int BM = 128, BN = 128, BK = 8, TM = 8, TN = 8;
+constexpr int ROWS = BM / TM, COLS = BN / TN, THREADS = ROWS * COLS; // the threads: a rectangle
+constexpr int A_ROWS = THREADS / BK, B_ROWS = THREADS / BN; // rows of a tile that they load at once
+constexpr int PAD = 4; // lengthens the rows of As, so that a column's elements are in 8 banks
+static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "all threads load equally much of a tile");
 
-    float sum[4][4] = {};
-    for (int k0 = 0; k0 < K; k0 += 8) {
-        for (int i = thread; i < 64 * 8; i += 256) {
-            int row = row0 + i / 8, k = k0 + i % 8;
-            As[i % 8][i / 8] = row < M && k < K ? A[row * K + k] : 0.0f;
+__global__ void __launch_bounds__(THREADS, 2)
+    tile2d(int M, int N, int K, float alpha, const float *A, const float *B, float beta, float *C)
+{
+    // As is transposed: the rows of A that a thread needs at one step of K are neighbours in it.
+    __shared__ __align__(16) float As[BK][BM + PAD], Bs[BK][BN];
+    const unsigned blocks_in_row = (N - 1) / BN + 1;
+    const int row0 = blockIdx.x / blocks_in_row * BM, col0 = blockIdx.x % blocks_in_row * BN;
+    const int rows = M - row0, cols = N - col0; // of C that are left
+    C += (size_t)row0 * N + col0;
+    // What this thread loads of each tile: some of column a_k of A and of column b_col of B.
+    const int thread = threadIdx.x;
+    const int a_row = thread / BK, a_k = thread % BK, b_k = thread / BN, b_col = thread % BN;
+    const float *a_from = A + (size_t)(row0 + a_row) * K + a_k;
+    const float *b_from = B + (size_t)b_k * N + col0 + b_col;
+    // Its results: rows ty to ty + TM - 1, and columns tx, tx + COLS, .... So the threads of a warp
+    // read neighbouring words of Bs, in different banks.
+    const int ty = thread / COLS * TM, tx = thread % COLS;
+    float sum[TM][TN] = {};
+    for (int left = K; left > 0; left -= BK) { // steps of K
+        for (int i = 0; i < BM; i += A_ROWS) {
+            const bool inside = a_row + i < rows && a_k < left;
+            As[a_k][a_row + i] = inside ? a_from[(size_t)i * K] : 0.0f;
         }
-        for (int i = thread; i < 8 * 64; i += 256) {
-            int k = k0 + i / 64, col = col0 + i % 64;
-            Bs[i / 64][i % 64] = k < K && col < N ? B[k * N + col] : 0.0f;
+        for (int i = 0; i < BK; i += B_ROWS) {
+            const bool inside = b_col < cols && b_k + i < left;
+            Bs[b_k + i][b_col] = inside ? b_from[(size_t)i * N] : 0.0f;
         }
-        __syncthreads();
-        for (int k = 0; k < 8; ++k) {
-            float b[4];
-            for (int j = 0; j < 4; ++j) {
-                b[j] = Bs[k][tx + 16 * j];
+        a_from += BK, b_from += (size_t)BK * N;
+        __syncthreads(); // the tiles are complete
+        for (int k = 0; k < BK; ++k) {
+            float b[TN];
+            for (int j = 0; j < TN; ++j) {
+                b[j] = Bs[k][tx + j * COLS];
             }
-            for (int i = 0; i < 4; ++i) {
-                float a = As[k][ty + 16 * i]; // one at a time: fewer registers
-                for (int j = 0; j < 4; ++j) {
+            for (int i = 0; i < TM; ++i) {
+                const float a = As[k][ty + i]; // one at a time: fewer registers
+                for (int j = 0; j < TN; ++j) {
                     sum[i][j] += a * b[j];
                 }
             }
         }
-        __syncthreads();
+        __syncthreads(); // all threads have read them
     }
-    for (int i = 0; i < 4; ++i) {
-        for (int j = 0; j < 4; ++j) {
-            int row = row0 + ty + 16 * i, col = col0 + tx + 16 * j;
-            if (row < M && col < N) {
-                float *c = C + row * N + col;
-                *c = alpha * sum[i][j] + (beta == 0.0f ? 0.0f : beta * *c);
+#pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        for (int j = 0; j < TN; ++j) {
+            const int row = ty + i, col = tx + j * COLS;
+            if (row < rows && col < cols) {
+                float *c = C + (size_t)row * N + col;
+                *c = beta == 0.0f ? alpha * sum[i][j] : fmaf(beta, *c, alpha * sum[i][j]);
             }
         }
     }
