@@ -9,16 +9,23 @@
 /* ------------------------------------------------------------------ asynchronous copies */
 
 #define __pipeline_memcpy_async(to, from, bytes, ...)                                              \
-    plain_copy_async(to, from, static_cast<int>(bytes), __LINE__)
+    plain_copy_async(to, from, static_cast<int>(bytes), __LINE__ __VA_OPT__(, ) __VA_ARGS__)
 #define __pipeline_commit() grid_copy_commit()
 #define __pipeline_wait_prior(left) grid_copy_wait(left)
 
-COPY_FUNCTION void plain_copy_async(void *to, const void *from, int bytes, int line)
+/* The last `zeros` bytes are not read: they become zeros. */
+COPY_FUNCTION void plain_copy_async(void *to, const void *from, int bytes, int line,
+                                    size_t zeros = 0)
 {
     if (bytes != 4 && bytes != 8 && bytes != 16) {
         plain_fail("an asynchronous copy moves 4, 8 or 16 bytes", line);
     }
-    grid_copy_async(to, from, bytes, line);
+    if (zeros != 0 && zeros != static_cast<size_t>(bytes)) {
+        plain_fail(
+            "on the CPU device, an asynchronous copy fills all its bytes with zeros, or none",
+            line);
+    }
+    grid_copy_async(to, zeros == 0 ? from : nullptr, bytes, line);
 }
 
 /* The bytes of a copy by `threads` threads: each copies pieces of the largest size that fits. */
