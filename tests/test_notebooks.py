@@ -224,6 +224,17 @@ def test_the_broken_barrier_is_reported_and_the_kernel_beats_a_rung(again):
         assert all(float(each) > 1 for each in times)
 
 
+def test_the_lesson_begins_with_the_readmes_plain_kernel():
+    first = next(cell for cell in cells(read(LESSONS[5]), "code") if "%%sgemm" in cell["source"][0])
+    command, text = "".join(first["source"]).split("\n", 1)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert (
+        text.split() == readme.split("```cuda")[1].split("```")[0].replace("mine", "first").split()
+    )
+    assert command == '%%sgemm first --grid "(N/16, M/16)" --block "(16, 16)"'
+    assert "first is correct" in said(ROOT / "notebooks")["plain-cell"]
+
+
 def test_the_lesson_changes_the_lines_of_the_rung_that_it_names():
     rung = sgemm_kernels.source("tile2d").splitlines()
     code = {cell["id"]: cell for cell in cells(read(LESSONS[5]), "code")}
