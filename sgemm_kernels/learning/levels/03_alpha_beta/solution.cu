@@ -1,8 +1,8 @@
 __global__ void sgemm(int M, int N, int K, float alpha, const float *A, const float *B, float beta,
                       float *C)
 {
-    int row = blockIdx.x * 16 + threadIdx.y;
-    int col = blockIdx.y * 16 + threadIdx.x;
+    int row = blockIdx.y * 16 + threadIdx.y;
+    int col = blockIdx.x * 16 + threadIdx.x;
 
     if (row < M && col < N) {
         float sum = 0.0f;

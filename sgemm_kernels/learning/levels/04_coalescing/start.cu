@@ -1,14 +1,21 @@
-__global__ void sgemm(int M, int N, int K, float alpha, const float *A, const float *B, float beta,
-                      float *C)
-{
-    int row = blockIdx.y * 32 + threadIdx.x;
-    int col = blockIdx.x * 32 + threadIdx.y;
+constexpr int BM = 32, BN = 32; // the rows and columns of C that a block computes
 
-    if (row < M && col < N) {
-        float sum = 0.0f;
-        for (int k = 0; k < K; ++k) {
-            sum += A[row * K + k] * B[k * N + col];
-        }
-        C[row * N + col] = sum;
+__global__ void __launch_bounds__(BM *BN)
+    naive(int M, int N, int K, float alpha, const float *A, const float *B, float beta, float *C)
+{
+    // Blocks are numbered along C's rows, in one dimension: gridDim.y ends at 65,535.
+    const unsigned blocks_in_row = (N - 1) / BN + 1;
+    const unsigned row = blockIdx.x / blocks_in_row * BM + threadIdx.x;
+    const unsigned col = blockIdx.x % blocks_in_row * BN + threadIdx.y;
+    if (row >= M || col >= N) {
+        return;
     }
+    const float *a = A + (size_t)row * K, *b = B + col; // size_t: a matrix may have 2^31 elements
+    float sum = 0.0f;
+#pragma unroll 32 // 64 loads on their way at a time
+    for (int k = 0; k < K; ++k) {
+        sum += a[k] * b[(size_t)k * N];
+    }
+    float *c = C + (size_t)row * N + col;
+    *c = beta == 0.0f ? alpha * sum : fmaf(beta, *c, alpha * sum); // beta 0: C is not read
 }

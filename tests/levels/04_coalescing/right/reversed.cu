@@ -1,16 +1,24 @@
-__global__ void sgemm(int M, int N, int K, float alpha, const float *A, const float *B, float beta,
-                      float *C)
+constexpr int BM = 32, BN = 32; // the rows and columns of C that a block computes
+
+__global__ void __launch_bounds__(BM *BN)
+    coalesced(int M, int N, int K, float alpha, const float *A, const float *B, float beta,
+              float *C)
 {
     // A warp computes 32 columns, from the right to the left.
-    unsigned thread = threadIdx.y * 32 + threadIdx.x;
-    int row = blockIdx.y * 32 + thread / 32;
-    int col = blockIdx.x * 32 + 31 - thread % 32;
+    const unsigned thread = threadIdx.y * 32 + threadIdx.x;
+    // Blocks are numbered along C's rows, in one dimension: gridDim.y ends at 65,535.
+    const unsigned blocks_in_row = (N - 1) / BN + 1;
+    const unsigned row = blockIdx.x / blocks_in_row * BM + thread / 32;
+    const unsigned col = blockIdx.x % blocks_in_row * BN + 31 - thread % 32;
     if (row >= M || col >= N) {
         return;
     }
+    const float *a = A + (size_t)row * K, *b = B + col; // size_t: a matrix may have 2^31 elements
     float sum = 0.0f;
+#pragma unroll 32 // 64 loads on their way at a time
     for (int k = 0; k < K; ++k) {
-        sum += A[row * K + k] * B[k * N + col];
+        sum += a[k] * b[(size_t)k * N];
     }
-    C[row * N + col] = sum;
+    float *c = C + (size_t)row * N + col;
+    *c = beta == 0.0f ? alpha * sum : fmaf(beta, *c, alpha * sum); // beta 0: C is not read
 }
