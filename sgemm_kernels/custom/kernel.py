@@ -287,7 +287,8 @@ class Kernel:
             program, _ = compiler.library(self._source, watch_build())
             limit = max(seconds, _WATCH_S)
             seen = sanitize.watch_these(program, [case], self._source, limit)
-            return _with_place(finding, sanitize.in_order(seen))
+            mistakes = [each for each in sanitize.in_order(seen) if not each.harmless]
+            return _with_place(finding, mistakes)
         return finding
 
     def _verdict(
