@@ -103,6 +103,46 @@ def test_a_launcher_that_reads_an_operand_is_found():
     assert first.line is not None
 
 
+SCRATCH = """LAUNCHER(coalesced)
+{
+    const int64_t tiles = tiles_of(problem->C, BM, BN);
+    void *memory;
+    Status status = scratch_take(tiles * sizeof(float), where, &memory);
+    const Given given = {*problem, static_cast<float *>(memory)};
+    EARLY status = launch_blocks(coalesced, spec, tiles, given, where);
+    LATE return status;
+}
+VARIANT(coalesced,"""
+FIRST = "    if (threadIdx.x + threadIdx.y == 0) { given.memory[blockIdx.x] = 0.0f; }\n"
+GIVE = "scratch_give(memory, where);"
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "says"),
+    [
+        ("", GIVE, None),
+        (GIVE, "", "writes scratch, element 0 after the launcher has given it back"),
+        ("", GIVE + GIVE, "the launcher gives it back twice"),
+    ],
+)
+def test_scratch_memory_is_given_back_once_after_the_last_kernel(early, late, says):
+    text = sk.source("coalesced")
+    for old, new in (
+        ("constexpr int BM", "struct Given { Sgemm p; float *memory; };\nconstexpr int BM"),
+        ("(const Sgemm p)\n{\n", "(const Given given)\n{\n    const Sgemm &p = given.p;\n"),
+        ("    float sum = 0.0f;\n", FIRST + "    float sum = 0.0f;\n"),
+        ("RUNG(coalesced,", SCRATCH.replace("EARLY", early).replace("LATE", late)),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    verdict = sk.kernel(text, name="scratch").sanitize()
+    assert verdict.passed == (says is None), verdict
+    if says is not None:
+        assert verdict.findings[0].kind == "scratch memory"
+        assert says in verdict.findings[0].text
+        assert verdict.findings[0].line is not None
+
+
 def test_check_finds_a_32_bit_index():
     new = "p.A.data[(int)row * (int)p.A.row_stride + k * p.A.col_stride]"
     (first,) = changed("coalesced", "at(p.A, row, k)", new).check(device="cpu").findings

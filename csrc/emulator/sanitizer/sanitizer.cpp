@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -205,8 +206,18 @@ void name_scratch(const void *first, size_t bytes, bool zeros)
 
 void watch_scratch_given(const void *first)
 {
-    const Array *const array = array_at(reinterpret_cast<uintptr_t>(first));
-    if (!array || !array->scratch || !array->zeros || !launch_ended) {
+    Array *const array = array_at(reinterpret_cast<uintptr_t>(first));
+    if (!array || !array->scratch) {
+        return;
+    }
+    if (array->given) {
+        print_finding("scratch memory", 0, "scratch", -1, no_thread, no_thread,
+                      "the launcher gives it back twice");
+        fflush(stdout);
+        _exit(3); /* as driver.cpp does after a finding */
+    }
+    array->given = true;
+    if (!array->zeros || !launch_ended) {
         return;
     }
     const auto *const counters = static_cast<const unsigned *>(first);

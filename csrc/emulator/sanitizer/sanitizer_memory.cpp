@@ -283,6 +283,15 @@ void look(const void *pointer, int bytes, bool store, bool atomic, Site site)
              formatted("thread %d reads %s although beta is 0", thread_in_block(),
                        element_of(*array, address).c_str()));
     }
+    if (array->given) {
+        tell("scratch memory", site, array->name,
+             formatted(
+                 "thread %d %s %s after the launcher has given it back: give it back after the "
+                 "last kernel",
+                 thread_in_block(), store ? "writes" : "reads",
+                 element_of(*array, address).c_str()));
+        block_fail(status_error(STATUS_DEVICE, "scratch memory is used after scratch_give"));
+    }
     if (is_large(array->operand)) {
         look_at_large(*array, address, bytes, store, site);
         return;

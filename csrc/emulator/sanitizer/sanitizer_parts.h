@@ -129,6 +129,7 @@ struct Array {
     std::vector<uint32_t>
         seen; /* by word: the latest block that accessed it; not for shared memory */
     const WatchedOperand *operand; /* NULL for scratch and shared memory */
+    bool given = false;            /* scratch that the launcher has given back */
 };
 
 extern WatchedOperand operands[3];
