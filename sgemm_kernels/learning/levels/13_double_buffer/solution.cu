@@ -1,26 +1,117 @@
-__global__ void sgemm(int M, int N, int K, float alpha, const float *A, const float *B, float beta,
-                      float *C)
-{
-    __shared__ float As[2][16][16], Bs[2][16][16];
-    int tx = threadIdx.x, ty = threadIdx.y;
-    int row = blockIdx.y * 16 + ty, col = blockIdx.x * 16 + tx;
+// idea      load ahead: the next tiles, and from the present tiles the next step's values.
+// block     128 x 128 results, 256 threads, 8 x 8 results each; tiles 128 x 8 and 8 x 128, twice.
+// traffic   8 / 128 bytes from global memory per multiply-add, and 8 / 8 from shared memory.
+// bound by  issue slots; shared memory is nearly as busy: 16 values for 64 multiply-adds.
+// next      warptile: a square of results for each warp, and more of them for each thread.
+// C = alpha * A @ B + beta * C. The matrices are row-major, of any size: A is M x K, B is K x N.
+// Launch: ((N - 1) / BN + 1) * ((M - 1) / BM + 1) blocks of THREADS threads.
+constexpr int BM = 128, BN = 128, BK = 8, TM = 8, TN = 8, LDA = BM + 4;
+constexpr int ROWS = BM / TM, COLS = BN / TN, THREADS = ROWS * COLS; // the threads: a rectangle
+static_assert(BM * BK == 4 * THREADS && BK * BN == 4 * THREADS, "each loads a float4 of a tile");
 
-    float sum = 0.0f;
-    As[0][ty][tx] = row < M && tx < K ? A[row * K + tx] : 0.0f;
-    Bs[0][ty][tx] = ty < K && col < N ? B[ty * N + col] : 0.0f;
-    __syncthreads();
-    for (int k0 = 0, now = 0; k0 < K; k0 += 16, now ^= 1) {
-        int next = k0 + 16; // the tile that is loaded while this one is multiplied
-        if (next < K) {
-            As[now ^ 1][ty][tx] = row < M && next + tx < K ? A[row * K + next + tx] : 0.0f;
-            Bs[now ^ 1][ty][tx] = next + ty < K && col < N ? B[(next + ty) * N + col] : 0.0f;
+// Four neighbours, of which `count` are inside the matrix; zeros replace the others.
+__device__ float4 load4(const float *from, int count)
+{
+    return count >= 4 && (size_t)from % 16 == 0
+               ? *(const float4 *)from
+               : make_float4(count > 0 ? from[0] : 0.0f, count > 1 ? from[1] : 0.0f,
+                             count > 2 ? from[2] : 0.0f, count > 3 ? from[3] : 0.0f);
+}
+
+// C = alpha * sum + beta * C for four neighbours, of which `count` are inside C.
+__device__ void store4(float *to, int count, float alpha, const float *sum, float beta)
+{
+    const float4 c4 = load4(to, beta == 0.0f ? 0 : count);
+    float c[4] = {c4.x, c4.y, c4.z, c4.w};
+    const bool wide = count >= 4 && (size_t)to % 16 == 0;
+    for (int i = 0; i < 4; ++i) {
+        c[i] = beta == 0.0f ? alpha * sum[i] : fmaf(beta, c[i], alpha * sum[i]);
+        if (!wide && i < count) {
+            to[i] = c[i];
         }
-        for (int k = 0; k < 16; ++k) {
-            sum += As[now][ty][k] * Bs[now][k][tx];
-        }
-        __syncthreads();
     }
-    if (row < M && col < N) {
-        C[row * N + col] = alpha * sum + (beta == 0.0f ? 0.0f : beta * C[row * N + col]);
+    if (wide) {
+        *(float4 *)to = make_float4(c[0], c[1], c[2], c[3]);
+    }
+}
+
+struct Step { // a thread's values of A and B at one step of K
+    float a[TM], b[TN];
+
+    __device__ void read(const float *As, const float *Bs)
+    {
+        for (int i = 0; i < TM; i += 4) {
+            *(float4 *)&a[i] = *(const float4 *)&As[i * ROWS];
+        }
+        for (int j = 0; j < TN; j += 4) {
+            *(float4 *)&b[j] = *(const float4 *)&Bs[j * COLS];
+        }
+    }
+
+    // Every other row goes backwards, so that neighbouring multiply-adds always share an operand.
+    __device__ void multiply(float (&sum)[TM][TN]) const
+    {
+        for (int i = 0; i < TM; ++i) {
+            for (int n = 0; n < TN; ++n) {
+                const int j = i % 2 ? TN - 1 - n : n;
+                sum[i][j] += a[i] * b[j];
+            }
+        }
+    }
+};
+
+__global__ void __launch_bounds__(THREADS, 2)
+    prefetch(int M, int N, int K, float alpha, const float *A, const float *B, float beta, float *C)
+{
+    __shared__ __align__(16) float As[2][BK][LDA], Bs[2][BK][BN]; // LDA: padded, as in vec4
+    const unsigned blocks_in_row = (N - 1) / BN + 1;
+    const int row0 = blockIdx.x / blocks_in_row * BM, col0 = blockIdx.x % blocks_in_row * BN;
+    const int rows = M - row0, cols = N - col0; // of C that are left
+    C += (size_t)row0 * N + col0;
+    const int thread = threadIdx.x;
+    const int a_row = thread / (BK / 4), a_k = thread % (BK / 4) * 4;
+    const int b_k = thread / (BN / 4), b_col = thread % (BN / 4) * 4;
+    const float *a_from = A + (size_t)(row0 + a_row) * K + a_k;
+    const float *b_from = B + (size_t)b_k * N + col0 + b_col;
+    const int ty = thread / COLS * 4, tx = thread % COLS * 4;
+    float4 a4, b4;
+    const auto load = [&](int left) { // of the next tiles, from global memory
+        a4 = load4(a_from, a_row < rows ? left - a_k : 0);
+        b4 = load4(b_from, b_k < left ? cols - b_col : 0);
+        a_from += BK, b_from += (size_t)BK * N;
+    };
+    const auto store = [&](int buffer) {
+        As[buffer][a_k][a_row] = a4.x, As[buffer][a_k + 1][a_row] = a4.y;
+        As[buffer][a_k + 2][a_row] = a4.z, As[buffer][a_k + 3][a_row] = a4.w;
+        *(float4 *)&Bs[buffer][b_k][b_col] = b4;
+    };
+    load(K), store(0);
+    __syncthreads(); // the first tiles are complete
+    float sum[TM][TN] = {};
+    Step even, odd;
+    const float *a = &As[0][0][ty], *b = &Bs[0][0][tx];
+    even.read(a, b);
+    for (int left = K, now = 0; left > 0; left -= BK) { // steps of K
+        load(left - BK);                                // zeros, after the last tiles
+#pragma unroll 1                                        // unrolled, nvcc would mix the steps
+        for (int k = 0; k < BK - 2; k += 2) {
+            odd.read(a += LDA, b += BN);
+            even.multiply(sum);
+            even.read(a += LDA, b += BN);
+            odd.multiply(sum);
+        }
+        odd.read(a += LDA, b += BN);
+        even.multiply(sum);
+        store(now ^= 1);
+        __syncthreads(); // the next tiles are complete, and all threads have read the present ones
+        even.read(a = &As[now][0][ty], b = &Bs[now][0][tx]);
+        odd.multiply(sum);
+    }
+#pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        for (int j = 0; j < TN; j += 4) {
+            const int row = ty + i / 4 * 4 * ROWS + i % 4, col = tx + j * COLS;
+            store4(C + (size_t)row * N + col, row < rows ? cols - col : 0, alpha, &sum[i][j], beta);
+        }
     }
 }
