@@ -41,7 +41,7 @@ help:
 # Files of tests that watch memory, the clock or signals have the machine to themselves.
 ALONE := tests/test_leaks.py tests/test_measuring.py tests/test_threads_fork_signals.py
 # Those that take longest begin first, so that no core waits for another in the end.
-LONG := tests/test_own_mutants.py tests/test_learn.py tests/test_own.py tests/test_trace.py
+LONG := tests/test_custom_mutants.py tests/test_learn.py tests/test_custom.py tests/test_trace.py
 TOGETHER := $(LONG) $(filter-out $(ALONE) $(LONG),$(sort $(wildcard tests/test_*.py)))
 CORES := $(shell nproc)
 PARALLEL := --numprocesses=$(CORES) --dist=loadfile --no-loadscope-reorder
@@ -63,7 +63,7 @@ GROUPS := variants custom packaging sanitizers mutation fake nvcc frameworks bla
 thorough: $(addprefix thorough-,$(or $(GROUP),$(GROUPS)))
 
 CUSTOM := $(wildcard tests/test_host_code.py tests/test_judge*.py tests/test_learn.py \
-	tests/test_own*.py tests/test_plain*.py tests/test_standalone.py tests/test_trying.py)
+	tests/test_custom*.py tests/test_plain*.py tests/test_standalone.py tests/test_trying.py)
 PACKAGING := tests/test_notebooks.py tests/test_build.py
 
 thorough-custom: $(VENV)/installed $(VENV)/tools

@@ -480,7 +480,7 @@ def _plan_hip(
         if (ANY_GPU if "cuda" not in source.parts else "__global__") in text:
             log = Path(f"build/hip_resources/{source.stem}.txt")
             jobs.append(Job(hipcc, source, target, for_gpu, log=log, first=first))
-        elif "cuda" in source.parts and source.stem != "own_gpu":  # NVRTC's kernels
+        elif "cuda" in source.parts and source.stem != "custom_gpu":  # NVRTC's kernels
             host_flags = ["-x", "c++", *flags, "-D__HIP_PLATFORM_AMD__=1", *about_toolkit]
             jobs.append(Job(cxx, source, target, host_flags, search, outside, first=first))
     return jobs

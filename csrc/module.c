@@ -8,10 +8,10 @@
 #include "frontends/c/sgemm_kernels.h"
 #include "frontends/python/attributes.h"
 #include "frontends/python/choosing.h"
+#include "frontends/python/custom.h"
 #include "frontends/python/describing.h"
 #include "frontends/python/device_array.h"
 #include "frontends/python/measuring.h"
-#include "frontends/python/own.h"
 #include "frontends/python/planning.h"
 #include "frontends/python/preloaded.h"
 #include "frontends/python/prepared.h"
@@ -115,7 +115,7 @@ static PyObject *multiply_parsed(PyObject *module, PyObject *args, PyObject *key
                                      &a.C, &a.alpha, &a.beta, &a.out, &a.device, &a.stream)) {
         return NULL;
     }
-    PyObject *const own = own_kernel_run(name, args, keywords);
+    PyObject *const own = custom_kernel_run(name, args, keywords);
     return own || PyErr_Occurred() ? own : multiply(module, name, &a, find);
 }
 

@@ -35,7 +35,7 @@ from ._catalog import variants
 
 __all__ = ["disable", "enable", "stats"]
 
-# ------------------------------------------------------------------ the takeover
+# ------------------------------------------------------------------ the dispatch override
 
 _WITH_SCALARS = ("addmm", "addmm.out", "addmm_", "baddbmm", "baddbmm.out", "baddbmm_")
 

@@ -3,7 +3,7 @@
     python -m tests.compiled_parts
 
 Each test process would otherwise compile the same files. They are kept in build/test-cache: see
-``own_cache`` in conftest.py.
+``custom_cache`` in conftest.py.
 """
 
 import os
@@ -20,9 +20,9 @@ def main() -> None:
     os.environ["SGEMM_KERNELS_CACHE"] = str(FOLDER / compiler.headers_digest())
     builds = (
         compiler.run_build(),
-        compiler.count_build(),
-        compiler.watch_build(),
-        compiler.late_build(),
+        compiler.access_trace_build(),
+        compiler.sanitizer_build(),
+        compiler.deferred_async_build(),
     )
     plain = Source(Path("plain.cu"), "", launch=PlainLaunch(1, 32))
     for build in builds:

@@ -26,7 +26,7 @@ RUNGS = {variant.name for variant in variants() if variant.file is not None}
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_cache() -> Iterator[Path]:
+def custom_cache() -> Iterator[Path]:
     """A cache folder for compiled kernels that only the tests use.
 
     It starts with the files that earlier runs compiled from the same headers, but without verdicts.

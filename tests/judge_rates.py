@@ -19,7 +19,7 @@ import sgemm_kernels as sk
 from sgemm_kernels.custom import sanitize
 from sgemm_kernels.custom.cases import tile_of
 from sgemm_kernels.custom.child_process import become_child
-from sgemm_kernels.custom.compiler import CompileError, Source, library, watch_build
+from sgemm_kernels.custom.compiler import CompileError, Source, library, sanitizer_build
 from sgemm_kernels.custom.diagnosis import Diagnosis, Finding
 from sgemm_kernels.custom.failures import finding_of, placed
 
@@ -106,7 +106,7 @@ def watched(mutant: Mutant) -> Finding | None:
     source = Source(Path(mutant.file), mutant.text)
     tile = tile_of(next(v for v in sk.variants() if v.name == mutant.rung))
     try:
-        program, _ = library(source, watch_build())
+        program, _ = library(source, sanitizer_build())
     except CompileError as error:
         return finding_of(error, source, SECONDS)
     _, findings = sanitize.watch(program, tile, source, SECONDS)

@@ -53,7 +53,7 @@ def test_a_result_is_a_chain_of_fused_multiply_adds_in_order_of_k(name):
 
 
 @pytest.mark.skipif(not CPU.fused_multiply_add, reason="this processor does not fuse")
-@pytest.mark.usefixtures("own_cache")
+@pytest.mark.usefixtures("custom_cache")
 def test_a_plain_kernel_has_the_bits_of_the_rung():
     """nvcc fuses its `sum += a * b`, and so does the CPU device."""
     text = level_of("tail_of_k").solution
@@ -79,7 +79,7 @@ __global__ void rounded_twice(int M, int N, int K, const float *A, const float *
 """
 
 
-@pytest.mark.usefixtures("own_cache")
+@pytest.mark.usefixtures("custom_cache")
 def test_a_plain_kernel_can_say_that_a_product_is_rounded():
     plain = kernel(ROUNDED_TWICE, name="rounded_twice", grid="(N, M)", block=1)
     rng = np.random.default_rng(4)

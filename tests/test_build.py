@@ -207,7 +207,7 @@ def test_a_build_for_amd_gpus_shares_only_the_cpus_objects():
     own = {job.source.name: job for target, job in by_target[1].items() if target not in shared}
     assert "08_warptile.cu" in own
     assert "auto.cu" in own
-    assert not {"09_async.cu", "15_wgmma.cu", "own_gpu.cu"} & own.keys()
+    assert not {"09_async.cu", "15_wgmma.cu", "custom_gpu.cu"} & own.keys()
     kernel, host = own["08_warptile.cu"], own["panel_pipeline.cu"]
     assert kernel.compiler.command == "/rocm/bin/hipcc"
     assert "--offload-arch=gfx90a" in kernel.flags
@@ -1062,6 +1062,7 @@ def test_a_wheel_has_the_package_its_kernels_and_recorded_results(tree):
         "base": ("*.h", "status.c", "threads.c", "undisturbed.c"),
         "emulator": ("*.h", "*.cpp"),
         "emulator/access_trace": ("*.h", "*.cpp"),
+        "emulator/plain": ("*.h", "*.cpp"),
         "emulator/sanitizer": ("*.h", "*.cpp"),
         "custom": ("*.h", "*.cpp", "*.cu.in"),
         "engine": ("plan.h", "tiles.h"),

@@ -33,7 +33,9 @@ def test_kernels_that_spill_or_take_too_much_shared_memory_are_found():
 
 
 @pytest.mark.parametrize("lanes", [32, 64])
-def test_the_lane_map_of_warptile_is_right_for_warps_and_for_wavefronts(own_cache, tmp_path, lanes):
+def test_the_lane_map_of_warptile_is_right_for_warps_and_for_wavefronts(
+    custom_cache, tmp_path, lanes
+):
     """AMD wavefronts have 64 or 32 threads, which divide the wavefront's part of C among them."""
     (warptile,) = (variant for variant in variants() if variant.name == "warptile")
     path = tmp_path / "warptile.cu"

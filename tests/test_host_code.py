@@ -208,7 +208,7 @@ def test_host_code_in_another_kernel_is_no_mistake():
     assert len(host_uses(only_for(text, "other"), "mine.cu")) == 1
 
 
-def test_sanitize_reports_host_code(own_cache):
+def test_sanitize_reports_host_code(custom_cache):
     text = sk.source("naive").replace("namespace {", "namespace {\nfloat table[2] = {1, 2};", 1)
     text = text.replace("store(p, row, col, sum)", "store(p, row, col, sum * table[0])")
     (finding,) = sk.kernel(text, name="mine").sanitize().findings
@@ -216,7 +216,7 @@ def test_sanitize_reports_host_code(own_cache):
     assert text.splitlines()[finding.line - 1].strip().startswith("store(")
 
 
-def test_an_array_of_variable_length_is_refused(own_cache):
+def test_an_array_of_variable_length_is_refused(custom_cache):
     text = KERNEL % "float part[K]; part[0] = sum; C[row] = part[0];"
     with pytest.raises(sk.CompileError, match=r"mine\.cu:5:.*\n(.*\n)*CUDA has no arrays of var"):
         sk.kernel(text, name="mine", grid="M*N", block=32)
@@ -239,7 +239,7 @@ def test_static_arrays_of_each_kernel_have_at_most_48_kib(kernels, line):
     assert [finding.line for finding in found] == ([] if line is None else [line])
 
 
-def test_a_block_above_the_launch_bounds_is_refused(own_cache):
+def test_a_block_above_the_launch_bounds_is_refused(custom_cache):
     text = KERNEL.replace(
         "__global__ void mm", "__global__ void\n__launch_bounds__(TILE * X, 2) mm"
     )

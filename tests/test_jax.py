@@ -38,9 +38,9 @@ M, N, K, BATCH = 24, 40, 16, 4
 
 
 @pytest.fixture(autouse=True)
-def cache(own_cache):
+def cache(custom_cache):
     """The handler is compiled into a folder of the tests."""
-    return own_cache
+    return custom_cache
 
 
 @pytest.fixture(autouse=True, params=["cpu", *(["gpu"] if ON_GPU else [])])

@@ -11,7 +11,7 @@ from sgemm_kernels.custom import for_gpu, nvrtc
 from . import judge_rates
 from .judge_rates import FOLDER, PAGE, mutants, recorded, with_tables
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = pytest.mark.usefixtures("custom_cache")
 
 MUTANTS = {mutant.key: mutant for mutant in mutants()}
 EVERY_MUTANT, EVERY_UNUSUAL = 20, 4
@@ -153,7 +153,7 @@ def test_check_recognises_a_c_that_is_read_without_beta():
     new = "if (inside(p.C, row, col)) { float *c = address(p.C, row, col); "
     new += "*c = p.alpha * sum + p.beta * *c; }"
     (first,) = changed("smem", STORE, new).check(device="cpu").findings
-    assert first.kind == "memory nobody wrote"
+    assert first.kind == "uninitialized read"
     assert "C is read although beta is 0" in first.text
 
 
@@ -191,7 +191,7 @@ def test_two_groups_at_one_named_barrier_are_told(other, passes):
     ("declared", "kind"),
     [
         ("float other;", "wrong values"),
-        ("__shared__ float all[32]; float other = all[threadIdx.x];", "memory nobody wrote"),
+        ("__shared__ float all[32]; float other = all[threadIdx.x];", "uninitialized read"),
     ],
 )
 def test_a_fallback_does_not_hide_what_was_never_set(declared, kind):

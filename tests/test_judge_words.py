@@ -8,10 +8,10 @@ import pytest
 import sgemm_kernels as sk
 from sgemm_kernels.custom import sanitize
 from sgemm_kernels.custom.cases import tile_of
-from sgemm_kernels.custom.compiler import Source, library, watch_build
+from sgemm_kernels.custom.compiler import Source, library, sanitizer_build
 from sgemm_kernels.custom.failures import placed
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = pytest.mark.usefixtures("custom_cache")
 
 HEAD = "__global__ void sgemm(const float *A, const float *B, float *C, int M, int N, int K)\n{"
 TILED = {"grid": "(N/16, M/16)", "block": "(16, 16)"}
@@ -169,7 +169,7 @@ RUNGS = {
     ),
     "no wait for the second stage": (
         ("wgmma", "        mbarrier_wait(shared.full + second.index, second.parity);\n", ""),
-        ("memory nobody wrote", "wgmma_k16", "has written yet: a wait for a copy may be missing"),
+        ("uninitialized read", "wgmma_k16", "has written yet: a wait for a copy may be missing"),
     ),
     "the consumers' barrier": (
         ("wgmma", "bar_sync<1>(threads); // the consumers alone", "(void)threads;"),
@@ -189,7 +189,7 @@ def changed(text, old, new):
 
 def first_of(program_of, tile):
     """The first finding, as sanitize() orders them, of the program that checks each access."""
-    program, _ = library(program_of, watch_build())
+    program, _ = library(program_of, sanitizer_build())
     _, findings = sanitize.watch(program, tile, program_of, 100)
     return placed(sanitize.in_order(findings)[0], program_of)
 
@@ -252,7 +252,7 @@ def test_a_right_kernel_passes(name):
     """With operands of one row and one column, too, whose strides do not tell their layout."""
     text, launch = RIGHT[name]
     mine = sk.kernel(text, name="mine", **launch)
-    program, _ = library(mine.made_of, watch_build())
+    program, _ = library(mine.made_of, sanitizer_build())
     counts, findings = sanitize.watch(program, tile_of(mine.variant), mine.made_of, 100)
     assert findings == []
     assert all(counts)
@@ -272,7 +272,7 @@ def test_a_slow_kernel_is_not_called_endless():
         sk.source("naive"), "float sum = 0.0f;", "float sum = p.beta == 1.0f ? sleep(1000) : 0.0f;"
     )
     source = Source(Path("mine.cu"), text)
-    program, _ = library(source, watch_build())
+    program, _ = library(source, sanitizer_build())
     tile = tile_of(sk.variants()[0])
     cases = sanitize.cases_of(tile, source)
     slow = next(index for index, case in enumerate(cases) if case.beta == 1)

@@ -36,7 +36,7 @@ from sgemm_kernels.learning.places import by_place
 from sgemm_kernels.learning.report import Judgement
 from sgemm_kernels.learning.workspace import Progress, Workspace, course_around
 
-pytestmark = [pytest.mark.packaging, pytest.mark.usefixtures("own_cache")]
+pytestmark = [pytest.mark.packaging, pytest.mark.usefixtures("custom_cache")]
 
 SOLUTIONS = Path(__file__).parent / "levels"
 RIGHT = sorted(SOLUTIONS.glob("*/right/*.cu"))

@@ -10,7 +10,7 @@ from sgemm_kernels.learning.level import level_of
 
 from .support import printed_by
 
-pytestmark = [pytest.mark.packaging, pytest.mark.usefixtures("own_cache")]
+pytestmark = [pytest.mark.packaging, pytest.mark.usefixtures("custom_cache")]
 
 BARRIER = "        __syncthreads(); // the tiles are complete\n"
 TILE2D = sk.source("tile2d")
@@ -45,7 +45,7 @@ class Notebook:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory, own_cache):
+def running(tmp_path_factory, custom_cache):
     notebook = Notebook(tmp_path_factory.mktemp("jupyter"))
     yield notebook
     notebook.end()

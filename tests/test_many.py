@@ -275,7 +275,7 @@ def test_the_call_is_checked_as_for_run(device, rng):
         run_many("auto", As, sgemm_kernels.prepare(Bs[0], device=device), device=device)
 
 
-def test_a_custom_kernel_multiplies_each_pair(rng, own_cache):
+def test_a_custom_kernel_multiplies_each_pair(rng, custom_cache):
     kernel = sgemm_kernels.kernel(sgemm_kernels.source("naive"), name="mine")
     As, Bs, Cs = lists(rng, [(3, 4, 5), (6, 7, 8)])
     out = [np.empty_like(C) for C in Cs]

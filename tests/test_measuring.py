@@ -198,7 +198,7 @@ class TestOnTheCPU:
         assert all(matrix.flags.writeable for matrix in made), "those who made them may go on"
 
     @pytest.mark.parametrize("far", ["a competitor", "data"])
-    def test_python_functions_are_refused_for_unsanitized_kernels(self, far, own_cache):
+    def test_python_functions_are_refused_for_unsanitized_kernels(self, far, custom_cache):
         """Until it has passed sanitize(), a custom kernel runs in a child process, which cannot
         call functions of this process."""
         mine = sgemm_kernels.kernel(sgemm_kernels.source("naive"), name="mine")

@@ -55,7 +55,7 @@ def texts(cell):
 
 
 @pytest.fixture(scope="module")
-def again(tmp_path_factory, own_cache):
+def again(tmp_path_factory, custom_cache):
     """A folder with the lessons, executed now."""
     folder = tmp_path_factory.mktemp("copy") / "notebooks"
     shutil.copytree(ROOT / "notebooks", folder)

@@ -17,7 +17,7 @@ from sgemm_kernels.custom.plain import PlainLaunch
 
 from .support import printed_by, printed_over_fake_cuda
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = pytest.mark.usefixtures("custom_cache")
 
 FOLDER = Path(__file__).parent / "plain"
 NATIVE = Path(__file__).parent / "native"
@@ -126,12 +126,12 @@ def test_a_plain_kernel_is_right_as_it_is(name):
     checked = kernel.check(device="cpu")
     assert checked.passed, checked
     # As sanitize() does, without the trace that finds slow accesses.
-    program, _ = compiler.library(kernel.made_of, compiler.watch_build())
+    program, _ = compiler.library(kernel.made_of, compiler.sanitizer_build())
     tile = tile_of(kernel.variant)
     counts, findings = sanitize.watch(program, tile, kernel.made_of, 20)
     assert len(counts) > 5
     assert findings == []
-    late, _ = compiler.library(kernel.made_of, compiler.late_build())
+    late, _ = compiler.library(kernel.made_of, compiler.deferred_async_build())
     assert sanitize.watch_late(late, kernel.made_of, tile, 20) == []
     assert not kernel.warnings
 
@@ -243,7 +243,7 @@ def test_an_index_that_overflows_is_found(changes, line, says):
         text = text.replace(old, new)
     launch = PlainLaunch.of("(N/16, M/16)", (16, 16))
     source = Source(Path("mine.cu"), text, launch=launch)
-    program, _ = compiler.library(source, compiler.watch_build())
+    program, _ = compiler.library(source, compiler.sanitizer_build())
     found = overflow(program, source, 20)
     if line is None:
         assert found == []
@@ -278,7 +278,7 @@ def test_an_index_of_16_bits_is_a_mistake(change, launch, place):
         text = text.replace("int M, int N, int K", "int N").replace("K", "N").replace("M", "N")
     grid = {"grid": "(N/16, M/16)"} | launch
     source = Source(Path("mine.cu"), text, launch=PlainLaunch.of(block=(16, 16), **grid))
-    program, _ = compiler.library(source, compiler.watch_build())
+    program, _ = compiler.library(source, compiler.sanitizer_build())
     (finding,) = overflow(program, source, 20)
     assert finding.harmless == (place is None)
     if place is not None:
@@ -290,7 +290,7 @@ def test_a_block_with_too_many_accesses_is_no_overflow():
     """The last block of a large square product does not end soon, and its indices are right."""
     text = WIDE.replace("int M, int N, int K", "int N").replace("K", "N").replace("M", "N")
     source = Source(Path("mine.cu"), text, launch=PlainLaunch.of(block=(16, 16), **SQUARE_GRID))
-    program, _ = compiler.library(source, compiler.watch_build())
+    program, _ = compiler.library(source, compiler.sanitizer_build())
     assert overflow(program, source, 20) == []
 
 

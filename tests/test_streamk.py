@@ -95,7 +95,7 @@ AFTER = "__threadfence(); // the others' partial sums are read after their arriv
 ARRIVES = "if (threadIdx.x == 0) {\n        const unsigned others ="
 
 
-@pytest.mark.usefixtures("own_cache")
+@pytest.mark.usefixtures("custom_cache")
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -322,7 +322,7 @@ def test_export(random):
     assert program.module()(random(N), random(7, K), random(K, N))[0].shape == (7, N)
 
 
-# ------------------------------------------------------------------ the takeover
+# ------------------------------------------------------------------ the dispatch override
 
 
 def test_every_form_is_taken(random, place, taken):
@@ -569,14 +569,14 @@ def test_errors_are_those_of_pytorch(random, place, taken):
         lambda: torch.addmm(a, a, b),
         lambda: torch.bmm(a[None], a[None]),
     ):
-        with pytest.raises(RuntimeError) as with_takeover:
+        with pytest.raises(RuntimeError) as with_override:
             call()
         ours.disable()
         with pytest.raises(RuntimeError) as without:
             call()
         ours.take_over(place.upper(), "auto", 0.0)
         message = str(without.value).splitlines()[0]  # of newer releases: "mm: ..."
-        assert message.endswith(str(with_takeover.value).splitlines()[0])
+        assert message.endswith(str(with_override.value).splitlines()[0])
     with pytest.raises(RuntimeError, match="must be a matrix"):
         torch.mm(a[0], b)
     for wrong in (lambda: torch.mm(a, b.double()), lambda: torch.addmm(b[0], a, b.double())):
@@ -657,7 +657,7 @@ def test_the_environment_enables():
         del sys.modules["sgemm_kernels"]
         import sgemm_kernels
         import torch
-        print("takeover.c" in repr(torch.library.get_kernel("aten::mm", "CUDA")))
+        print("dispatch_override.c" in repr(torch.library.get_kernel("aten::mm", "CUDA")))
     """
     assert printed_by(script) == "True"
 

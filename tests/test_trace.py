@@ -644,7 +644,7 @@ def test_pictures_of_sectors_across_rows_stay_in_their_panels(kernel, N):
             assert top <= patch.get_y() <= patch.get_y() + patch.get_height() <= bottom
 
 
-def test_a_planted_bank_conflict_is_seen(own_cache):
+def test_a_planted_bank_conflict_is_seen(custom_cache):
     loader = (ROOT / "csrc/ladder/float4_loader.h").read_text()
     # The padding puts two float4s of A, stored along K, in different banks.
     for padding, wavefronts in ((4, 1.0), (0, 2.0)):

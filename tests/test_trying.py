@@ -15,7 +15,7 @@ import sgemm_kernels as sk
 from sgemm_kernels.__main__ import main
 from sgemm_kernels.cli import custom_kernels
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = pytest.mark.usefixtures("custom_cache")
 
 BARRIER = "        __syncthreads(); // the tiles are complete\n"
 TYPED = "float sum[TM][TN] = {};"

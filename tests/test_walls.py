@@ -45,6 +45,7 @@ MAY_INCLUDE = {
         "ladder/launch.h",
     },
     "emulator/access_trace": {"base", "emulator"},
+    "emulator/plain": {"base", "emulator"},
     "emulator/sanitizer": {"base", "emulator"},
     "emulator": {"base"},
     "base/cuda": {"base"},

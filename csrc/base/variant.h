@@ -32,7 +32,7 @@ typedef struct {
     void *stream;               /* CUDA: the stream to launch into */
     const Interrupt *interrupt; /* CPU: polled while the launch runs; may be NULL */
     Prepared *prepared[2];      /* for A and for B; NULL if the operand is used only once */
-    bool brief; /* CPU: so short that the calling thread runs it, without polling the interrupt */
+    bool run_inline;            /* CPU: the calling thread runs it, without polling the interrupt */
 } Launch;
 
 /* Computes the problem; returns once it is queued on the stream (CUDA) or done (CPU). */

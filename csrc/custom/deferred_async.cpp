@@ -1,15 +1,15 @@
 /* Linked with driver.cpp instead of the sanitizer, for another program. There asynchronous work
  * completes as late as its rules allow (../emulator/deferred_async.h), and blocks run in two
  * orders. Accesses are not checked. */
-#define SGEMM_OWN 1
+#define SGEMM_CUSTOM 1
 #include <stdio.h>
 
-#include "../base/own_kernel.h"
+#include "../base/custom_kernel.h"
 #include "../emulator/deferred_async_memory.h"
 #include "../emulator/grid.h"
 #include "../emulator/sanitizer/sanitizer.h"
 
-__thread const OwnGpu *own_gpu;
+__thread const CustomGpu *custom_gpu;
 
 namespace {
 
@@ -23,18 +23,18 @@ void print_finding(const char *kind, const char *array, const char *text)
 
 } /* namespace */
 
-const char *watch_orders[] = {"", "if blocks and threads run in reverse order", nullptr};
+const char *sanitizer_orders[] = {"", "if blocks and threads run in reverse order", nullptr};
 
-void watch_order(int index)
+void sanitizer_order(int index)
 {
     grid_check = {index, 0, true};
 }
 
-void watch_files(const char *) {}
-void watch_operands(const WatchedOperand (&)[3], double) {}
-void watch_launcher(bool begins)
+void sanitizer_files(const char *) {}
+void sanitizer_operands(const SanitizerOperand (&)[3], double) {}
+void sanitizer_launcher(bool begins)
 {
-    const size_t bytes = late_memory_left();
+    const size_t bytes = deferred_async_memory_left();
     if (!begins && bytes > 0) {
         char text[100];
         snprintf(text, sizeof text,
@@ -42,28 +42,28 @@ void watch_launcher(bool begins)
         print_finding("scratch memory", "scratch", text);
     }
 }
-void watch_print_counts() {}
-bool watch_fill_with_zeros(bool)
+void sanitizer_print_counts() {}
+bool sanitizer_fill_with_zeros(bool)
 {
     return false;
 }
-void watch_forget_suspects() {}
-bool watch_has_new_suspects()
+void sanitizer_forget_suspects() {}
+bool sanitizer_has_new_suspects()
 {
     return false;
 }
-FaultyAccess watch_meaning_of(const void *)
+FaultyAccess sanitizer_meaning_of(const void *)
 {
     return {"out of bounds", "the processor refuses this address, which is in no array"};
 }
-void watch_print_suspects(bool) {}
-void watch_print_place(const char *kind, const char *text)
+void sanitizer_print_suspects(bool) {}
+void sanitizer_print_place(const char *kind, const char *text)
 {
     print_finding(kind, "", text);
     fflush(stdout);
 }
 
-void watch_print_wrong(int64_t row, int64_t col, double got, double right)
+void sanitizer_print_wrong(int64_t row, int64_t col, double got, double right)
 {
     char text[300];
     snprintf(text, sizeof text, "C[%lld, %lld] is %.9g, expected %.9g, %s",

@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "../base/variant.h"
-#ifdef SGEMM_WATCHED
+#ifdef SGEMM_SANITIZED
 #include "large.h"
 #endif
 #include "../emulator/sanitizer/sanitizer.h"
@@ -33,8 +33,8 @@
 extern "C" const Variant *const __start_sgemm_counted[];
 #define KERNEL __start_sgemm_counted[0]
 #else
-extern "C" const Variant variant_own; /* defined in the kernel's file */
-#define KERNEL &variant_own
+extern "C" const Variant variant_custom; /* defined in the kernel's file */
+#define KERNEL &variant_custom
 #endif
 /* Only in programs of plain kernels: plain.cpp. */
 extern "C" __attribute__((weak)) bool plain_pads;
@@ -119,7 +119,7 @@ class Operand {
             at(i / matrix.cols, i % matrix.cols) = values[static_cast<size_t>(i)];
         }
     }
-    WatchedOperand watched(bool input, bool readable) const
+    SanitizerOperand watched(bool input, bool readable) const
     {
         return {name_, matrix, memory_, bytes_, by_columns_, input, readable};
     }
@@ -190,7 +190,7 @@ bool is_right(const Case &c, const Operand &A, const Operand &B, const Operand &
             const double right = c.alpha * sum + (c.beta == 0.0f ? 0.0 : c.beta * before);
             const auto got = static_cast<double>(C.at(i, j));
             if (!is_close(got, right)) {
-                watch_print_wrong(i, j, got, right);
+                sanitizer_print_wrong(i, j, got, right);
                 return false;
             }
         }
@@ -198,14 +198,14 @@ bool is_right(const Case &c, const Operand &A, const Operand &B, const Operand &
     return true;
 }
 
-Status launch(const Sgemm &problem)
+Status launch_sanitized(const Sgemm &problem)
 {
     const Launch where = {0, nullptr, nullptr, {}, false};
     // A plain kernel's launcher copies operands, and C without a product is scaled on the host.
     const bool may_access = &plain_pads || problem.alpha == 0.0f;
-    watch_launcher(!may_access);
+    sanitizer_launcher(!may_access);
     const Status status = (KERNEL)->launch[DEVICE_CPU](&problem, &where);
-    watch_launcher(false);
+    sanitizer_launcher(false);
     return status;
 }
 
@@ -241,35 +241,35 @@ bool run_case(const Case &c)
             }
         }
     }
-    watch_operands({A.watched(true, true), B.watched(true, true),
-                    C.watched(false, c.beta != 0.0f || c.reads_C)},
-                   multiply_adds_of(c));
+    sanitizer_operands({A.watched(true, true), B.watched(true, true),
+                        C.watched(false, c.beta != 0.0f || c.reads_C)},
+                       multiply_adds_of(c));
     const std::vector<float> before = values_of(C);
     const Sgemm problem = {A.matrix, B.matrix, C.matrix, c.alpha, c.beta};
-    const Status status = launch(problem);
-    watch_print_counts();
+    const Status status = launch_sanitized(problem);
+    sanitizer_print_counts();
     if (status.code != STATUS_OK) {
         printf("failed\t%s\n", status.message);
-        watch_print_suspects(false);
+        sanitizer_print_suspects(false);
         return false;
     }
     // A check of the results may notice the NaN of memory that was never written, and compute them
     // again.
     const bool right = is_right(c, A, B, C, old);
-    if (right && (c.values != '-' || !watch_has_new_suspects())) {
+    if (right && (c.values != '-' || !sanitizer_has_new_suspects())) {
         return true;
     }
     const std::vector<float> result = values_of(C);
     C.set(before);
     // Read-ahead of values that nothing uses is harmless: then other values give the same result.
-    if (watch_fill_with_zeros(true)) {
-        launch(problem);
+    if (sanitizer_fill_with_zeros(true)) {
+        launch_sanitized(problem);
         if (memcmp(values_of(C).data(), result.data(), result.size() * sizeof(float)) == 0) {
-            watch_forget_suspects();
+            sanitizer_forget_suspects();
         }
-        watch_fill_with_zeros(false);
+        sanitizer_fill_with_zeros(false);
     }
-    watch_print_suspects(true);
+    sanitizer_print_suspects(true);
     return right;
 }
 
@@ -279,7 +279,7 @@ unsigned seconds; /* the time limit of a product */
 void tell_exit()
 {
     if (!done) {
-        watch_print_place("ended its process", "the kernel calls exit()");
+        sanitizer_print_place("ended its process", "the kernel calls exit()");
         _exit(3);
     }
 }
@@ -290,22 +290,24 @@ void tell_exit()
     switch (number) {
     case SIGALRM:
         snprintf(text, sizeof text, "the kernel was here after %u s", seconds);
-        watch_print_place("not finished", text);
+        sanitizer_print_place("not finished", text);
         break;
     case SIGFPE:
-        watch_print_place("ended its process", "the processor refuses this: a division by 0");
+        sanitizer_print_place("ended its process", "the processor refuses this: a division by 0");
         break;
     case SIGABRT:
-        watch_print_place("ended its process", "an exception, an assertion or abort() ended it");
+        sanitizer_print_place("ended its process",
+                              "an exception, an assertion or abort() ended it");
         break;
     case SIGILL:
     case SIGTRAP:
-        watch_print_place("ended its process",
-                          "the compiler found this to be undefined, as an access through NULL is");
+        sanitizer_print_place(
+            "ended its process",
+            "the compiler found this to be undefined, as an access through NULL is");
         break;
     default:
-        const FaultyAccess access = watch_meaning_of(about->si_addr);
-        watch_print_place(access.kind, access.text);
+        const FaultyAccess access = sanitizer_meaning_of(about->si_addr);
+        sanitizer_print_place(access.kind, access.text);
     }
     _exit(3);
 }
@@ -323,13 +325,13 @@ int main(int count, char **arguments)
     }
     atexit(tell_exit);
     seconds = count > 1 ? static_cast<unsigned>(atoi(arguments[1])) : 0;
-    watch_files(count > 2 ? arguments[2] : "");
+    sanitizer_files(count > 2 ? arguments[2] : "");
     for (int index = 3; index < count; ++index) {
-#ifdef SGEMM_WATCHED
+#ifdef SGEMM_SANITIZED
         if (strncmp(arguments[index], "large,", 6) == 0) {
             printf("case\t%s\n", arguments[index]);
             alarm(seconds);
-            if (!run_large(arguments[index], launch)) {
+            if (!run_large(arguments[index], launch_sanitized)) {
                 return 2;
             }
             alarm(0);
@@ -363,8 +365,8 @@ int main(int count, char **arguments)
         }
         printf("case\t%s\n", arguments[index]);
         alarm(seconds);
-        for (int order = 0; watch_orders[order]; ++order) {
-            watch_order(order);
+        for (int order = 0; sanitizer_orders[order]; ++order) {
+            sanitizer_order(order);
             if (!run_case(c)) {
                 break;
             }

@@ -1,3 +1,3 @@
 /* Linked before the kernel's code: see ../emulator/runaway.cpp. */
-extern "C" __attribute__((visibility("hidden"))) void own_kernel_begins();
-void own_kernel_begins() {}
+extern "C" __attribute__((visibility("hidden"))) void custom_kernel_begins();
+void custom_kernel_begins() {}

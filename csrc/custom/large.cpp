@@ -45,7 +45,7 @@ class LargeOperand {
     {
         return matrix.data[row * matrix.row_stride + col * matrix.col_stride];
     }
-    WatchedOperand watched(bool input) const
+    SanitizerOperand watched(bool input) const
     {
         return {name_, matrix, static_cast<char *>(memory_), bytes_, by_columns_, input, true};
     }
@@ -81,14 +81,14 @@ Outcome run_last_block(const int64_t (&sizes)[3], const int (&turned)[3],
         B.at(k, N - 1) = static_cast<float>(k % 5 + 1);
         outcome.right += A.at(M - 1, k) * B.at(k, N - 1);
     }
-    watch_operands({A.watched(true), B.watched(true), C.watched(false)},
-                   static_cast<double>(M) * static_cast<double>(N) * static_cast<double>(K));
+    sanitizer_operands({A.watched(true), B.watched(true), C.watched(false)},
+                       static_cast<double>(M) * static_cast<double>(N) * static_cast<double>(K));
     plain_last_block = true;
     const Status status = launch({A.matrix, B.matrix, C.matrix, 1.0f, 0.0f});
     plain_last_block = false;
     outcome.ran = status.code == STATUS_OK;
     outcome.got = C.at(M - 1, N - 1);
-    outcome.touch = watch_large_touch();
+    outcome.touch = sanitizer_large_touch();
     return outcome;
 }
 
@@ -125,7 +125,8 @@ bool run_large(const char *text, Status (*launch)(const Sgemm &problem))
             char words[120];
             snprintf(words, sizeof words,
                      "in small products the last block %s, and here it does not", what[operand]);
-            watch_print_at("out of bounds", outcomes[1].touch.site[operand], names[operand], words);
+            sanitizer_print_at("out of bounds", outcomes[1].touch.site[operand], names[operand],
+                               words);
             return true;
         }
     }
@@ -137,7 +138,7 @@ bool run_large(const char *text, Status (*launch)(const Sgemm &problem))
         char words[120];
         snprintf(words, sizeof words, "the last element of C is %.9g, expected %.9g",
                  static_cast<double>(large.got), static_cast<double>(large.right));
-        watch_print_at("wrong values", large.touch.site[2], "C", words);
+        sanitizer_print_at("wrong values", large.touch.site[2], "C", words);
     }
     return true;
 }

@@ -1,7 +1,7 @@
 /* Runs the last block of a plain kernel with operands of more than 2^31 elements, to find indices
  * that overflow. Only pages that the block touches take memory. */
-#ifndef SGEMM_OWN_KERNEL_LARGE_H
-#define SGEMM_OWN_KERNEL_LARGE_H
+#ifndef SGEMM_CUSTOM_LARGE_H
+#define SGEMM_CUSTOM_LARGE_H
 
 #include "../base/sgemm.h"
 #include "../base/status.h"

@@ -1,6 +1,6 @@
 /* The interface of a custom kernel's library: linked with the kernel, not with the extension. */
-#define SGEMM_OWN 1
-#include "../base/own_kernel.h"
+#define SGEMM_CUSTOM 1
+#include "../base/custom_kernel.h"
 
 #ifdef __CUDACC__
 #include "../base/scratch.h"
@@ -13,9 +13,9 @@
 
 namespace {
 
-const OwnGpu *gpu; /* set by the extension */
+const CustomGpu *gpu; /* set by the extension */
 
-void use_gpu(const OwnGpu *to_use)
+void use_gpu(const CustomGpu *to_use)
 {
     gpu = to_use;
 }
@@ -24,16 +24,16 @@ void use_gpu(const OwnGpu *to_use)
 
 #ifdef SGEMM_COUNTED
 extern "C" const Variant *const __start_sgemm_counted[];
-#define VARIANT_OWN __start_sgemm_counted[0]
+#define VARIANT_CUSTOM __start_sgemm_counted[0]
 #else
-extern "C" const Variant variant_own; /* defined in the kernel's file: ../ladder/launch.h */
-#define VARIANT_OWN &variant_own
+extern "C" const Variant variant_custom; /* defined in the kernel's file: ../ladder/launch.h */
+#define VARIANT_CUSTOM &variant_custom
 #endif
 
 #ifdef __CUDACC__
 
-extern "C" const OwnGpu *own_gpu_of_library(void); /* for plain.cpp */
-extern "C" const OwnGpu *own_gpu_of_library(void)
+extern "C" const CustomGpu *custom_gpu_of_library(void); /* for plain.cpp */
+extern "C" const CustomGpu *custom_gpu_of_library(void)
 {
     return gpu;
 }
@@ -73,37 +73,37 @@ extern "C" Status counters_take(size_t count, const Launch *where, unsigned **co
 
 #define PARTS                                                                                      \
     {                                                                                              \
-        OWN_KERNEL_VERSION, VARIANT_OWN, nullptr, nullptr, use_gpu, nullptr                        \
+        CUSTOM_KERNEL_VERSION, VARIANT_CUSTOM, nullptr, nullptr, use_gpu, nullptr                  \
     }
 
 #elif defined(SGEMM_COUNTED)
 
 #define PARTS                                                                                      \
     {                                                                                              \
-        OWN_KERNEL_VERSION, VARIANT_OWN, usable_cores_set, count_block, nullptr, nullptr           \
+        CUSTOM_KERNEL_VERSION, VARIANT_CUSTOM, usable_cores_set, count_block, nullptr, nullptr     \
     }
 
 #else
 
-__thread const OwnGpu *own_gpu;
+__thread const CustomGpu *custom_gpu;
 
 static Status launch_on_gpu(const Sgemm *problem, const Launch *where)
 {
-    own_gpu = gpu;
-    const Status status = variant_own.launch[DEVICE_CPU](problem, where);
-    own_gpu = nullptr;
+    custom_gpu = gpu;
+    const Status status = variant_custom.launch[DEVICE_CPU](problem, where);
+    custom_gpu = nullptr;
     return status;
 }
 
 #define PARTS                                                                                      \
     {                                                                                              \
-        OWN_KERNEL_VERSION, VARIANT_OWN, usable_cores_set, nullptr, use_gpu, launch_on_gpu         \
+        CUSTOM_KERNEL_VERSION, VARIANT_CUSTOM, usable_cores_set, nullptr, use_gpu, launch_on_gpu   \
     }
 
 #endif
 
-extern "C" __attribute__((visibility("default"))) const OwnKernel *sgemm_own_kernel()
+extern "C" __attribute__((visibility("default"))) const CustomKernel *sgemm_custom_kernel()
 {
-    static const OwnKernel kernel = PARTS;
+    static const CustomKernel kernel = PARTS;
     return &kernel;
 }

@@ -8,13 +8,13 @@
 #include <initializer_list>
 
 #ifndef SGEMM_COUNTED
-#define SGEMM_OWN 1
+#define SGEMM_CUSTOM 1
 #endif
 #include "plain_host.h"
 
 #ifdef __CUDACC__
 #include "../base/scratch.h"
-extern "C" const OwnGpu *own_gpu_of_library(void); /* library.cpp */
+extern "C" const CustomGpu *custom_gpu_of_library(void); /* library.cpp */
 #endif
 #ifdef SGEMM_COUNTED
 void name_scratch(const void *first, size_t bytes, bool zeros);
@@ -22,7 +22,7 @@ void name_operand(const char *name, const Matrix &X, size_t bytes);
 #endif
 
 bool plain_pads = true;
-#ifdef SGEMM_WATCHED
+#ifdef SGEMM_SANITIZED
 extern "C" bool plain_last_block;
 bool plain_last_block = false;
 #else
@@ -32,28 +32,28 @@ constexpr bool plain_last_block = false;
 namespace {
 
 #ifdef __CUDACC__
-const OwnGpu *gpu_in_use()
+const CustomGpu *gpu_in_use()
 {
-    return own_gpu_of_library();
+    return custom_gpu_of_library();
 }
 #elif defined(SGEMM_COUNTED)
-const OwnGpu *gpu_in_use()
+const CustomGpu *gpu_in_use()
 {
     return nullptr;
 }
 #else
-const OwnGpu *gpu_in_use()
+const CustomGpu *gpu_in_use()
 {
-    return own_gpu;
+    return custom_gpu;
 }
 #endif
 
 Status take(size_t bytes, const Launch *where, void **memory)
 {
-    if (const OwnGpu *const gpu = gpu_in_use()) {
+    if (const CustomGpu *const gpu = gpu_in_use()) {
         return gpu->scratch_take(bytes, where, memory);
     }
-#ifdef SGEMM_WATCHED
+#ifdef SGEMM_SANITIZED
     constexpr size_t beside = 256; /* unused bytes, in which a stray access is found */
 #else
     constexpr size_t beside = 0;
@@ -71,17 +71,17 @@ Status take(size_t bytes, const Launch *where, void **memory)
 
 void give(void *memory, const Launch *where)
 {
-    if (const OwnGpu *const gpu = gpu_in_use()) {
+    if (const CustomGpu *const gpu = gpu_in_use()) {
         gpu->scratch_give(memory, where);
     } else {
         free(memory);
     }
 }
 
-Status clear(const Matrix &X, const Launch *where)
+Status set_to_zero(const Matrix &X, const Launch *where)
 {
     const size_t bytes = static_cast<size_t>(X.rows * X.cols) * sizeof(float);
-    if (const OwnGpu *const gpu = gpu_in_use()) {
+    if (const CustomGpu *const gpu = gpu_in_use()) {
         return gpu->clear(X.data, bytes, where);
     }
     memset(X.data, 0, bytes);
@@ -89,13 +89,13 @@ Status clear(const Matrix &X, const Launch *where)
 }
 
 /* to = from, in the corner that both have */
-Status copy(const Matrix &to, const Matrix &from, const Launch *where)
+Status copy_matrix(const Matrix &to, const Matrix &from, const Launch *where)
 {
     const int64_t rows = to.rows < from.rows ? to.rows : from.rows;
     const int64_t cols = to.cols < from.cols ? to.cols : from.cols;
     const Matrix target = {to.data, rows, cols, to.row_stride, to.col_stride};
     const Matrix source = {from.data, rows, cols, from.row_stride, from.col_stride};
-    if (const OwnGpu *const gpu = gpu_in_use()) {
+    if (const CustomGpu *const gpu = gpu_in_use()) {
         return gpu->copy(&target, &source, where);
     }
     for (int64_t i = 0; i < rows; ++i) {
@@ -110,7 +110,7 @@ Status copy(const Matrix &to, const Matrix &from, const Launch *where)
 /* C = alpha * X + beta * C; X is 0 if it has no data, and C is not read if beta is 0 */
 Status combine(const Matrix &C, const Matrix &X, float alpha, float beta, const Launch *where)
 {
-    if (const OwnGpu *const gpu = gpu_in_use()) {
+    if (const CustomGpu *const gpu = gpu_in_use()) {
         return gpu->combine(&C, &X, alpha, beta, where);
     }
     for (int64_t i = 0; i < C.rows; ++i) {
@@ -146,7 +146,7 @@ struct Operand {
     bool padded;
 };
 
-Status place(Operand *X, int64_t rows, int64_t cols, bool copied, const Launch *where)
+Status place_operand(Operand *X, int64_t rows, int64_t cols, bool copied, const Launch *where)
 {
     X->used = X->given;
     if (!copied && lies(X->given, rows, cols)) {
@@ -162,17 +162,17 @@ Status fill(const Operand &X, const Launch *where)
 {
     Status status = status_ok();
     if (X.memory && X.padded) {
-        status = clear(X.used, where);
+        status = set_to_zero(X.used, where);
     }
     if (X.memory && status.code == STATUS_OK) {
-        status = copy(X.used, X.given, where);
+        status = copy_matrix(X.used, X.given, where);
     }
     return status;
 }
 
 } // namespace
 
-#if defined(SGEMM_COUNTED) && !defined(SGEMM_WATCHED)
+#if defined(SGEMM_COUNTED) && !defined(SGEMM_SANITIZED)
 /* Memory for a whole operand instead of the one that the trace has. Only pages that the kernel
  * touches take memory. */
 static Status replace(int index, int64_t rows, int64_t cols, bool transposed, float **data,
@@ -194,7 +194,8 @@ static Status replace(int index, int64_t rows, int64_t cols, bool transposed, fl
 }
 
 /* A trace runs the blocks of the first tile. */
-static Status count(const PlainFacts &facts, PlainStart *start, const Sgemm &p, const Launch *where)
+static Status count_accesses(const PlainFacts &facts, PlainStart *start, const Sgemm &p,
+                             const Launch *where)
 {
     const int64_t N = p.C.row_stride, K = p.A.cols;
     const int64_t M = facts.square ? N : up_to_multiple(p.C.rows, facts.multiple_of[0]);
@@ -237,8 +238,8 @@ extern "C" Status plain_launch(const PlainFacts *facts, PlainStart *start, const
                                const Launch *where)
 {
     const Sgemm &p = *problem;
-#if defined(SGEMM_COUNTED) && !defined(SGEMM_WATCHED)
-    return count(*facts, start, p, where);
+#if defined(SGEMM_COUNTED) && !defined(SGEMM_SANITIZED)
+    return count_accesses(*facts, start, p, where);
 #endif
     if (p.A.cols == 0 || p.alpha == 0.0f) {
         return combine(p.C, {}, 0.0f, p.beta, where);
@@ -261,12 +262,12 @@ extern "C" Status plain_launch(const PlainFacts *facts, PlainStart *start, const
     Operand B = {turned[1] ? transposed(p.B) : p.B, {}, nullptr, false};
     Operand C = {turned[2] ? transposed(p.C) : p.C, {}, nullptr, false};
     const bool reads_C = p.beta != 0.0f && !finished_here;
-    Status status = place(&A, turned[0] ? K : M, turned[0] ? M : K, false, where);
+    Status status = place_operand(&A, turned[0] ? K : M, turned[0] ? M : K, false, where);
     if (status.code == STATUS_OK) {
-        status = place(&B, turned[1] ? N : K, turned[1] ? K : N, false, where);
+        status = place_operand(&B, turned[1] ? N : K, turned[1] ? K : N, false, where);
     }
     if (status.code == STATUS_OK) {
-        status = place(&C, turned[2] ? N : M, turned[2] ? M : N, finished_here, where);
+        status = place_operand(&C, turned[2] ? N : M, turned[2] ? M : N, finished_here, where);
     }
     status = status.code == STATUS_OK ? fill(A, where) : status;
     status = status.code == STATUS_OK ? fill(B, where) : status;
@@ -274,7 +275,7 @@ extern "C" Status plain_launch(const PlainFacts *facts, PlainStart *start, const
         status = fill(C, where);
     } else if (status.code == STATUS_OK && (facts->accumulates || facts->reads_C) &&
                !plain_last_block) { /* then C is zero */
-        status = clear(C.used, where);
+        status = set_to_zero(C.used, where);
     }
     if (status.code == STATUS_OK) {
         const PlainProblem whole = {M,
@@ -291,7 +292,7 @@ extern "C" Status plain_launch(const PlainFacts *facts, PlainStart *start, const
         const Matrix corner = {C.used.data, C.given.rows, C.given.cols, C.used.cols, 1};
         status = combine(C.given, corner, facts->scales ? 1.0f : p.alpha, p.beta, where);
     } else if (status.code == STATUS_OK && C.memory) {
-        status = copy(C.given, C.used, where);
+        status = copy_matrix(C.given, C.used, where);
     }
     for (void *memory : {A.memory, B.memory, C.memory}) {
         if (memory) {
@@ -364,8 +365,8 @@ extern "C" Status plain_launch_on_gpu(const void *, const PlainShape *, void **,
 extern "C" Status plain_launch_on_gpu(const void *, const PlainShape *shape, void **arguments,
                                       const Launch *where)
 {
-    return own_gpu->launch_shape(own_gpu, shape->grid, shape->block, shape->shared_bytes, arguments,
-                                 where);
+    return custom_gpu->launch_shape(custom_gpu, shape->grid, shape->block, shape->shared_bytes,
+                                    arguments, where);
 }
 
 #endif

@@ -107,12 +107,12 @@ template <class Type> static inline Type plain_argument(const PlainValue &value)
 
 #ifndef __CUDACC__
 
-#ifdef SGEMM_WATCHED
+#ifdef SGEMM_SANITIZED
 /* Only the last block runs: see large.cpp. */
 extern "C" bool plain_last_block;
 
 /* Tells the sanitizer the dimensions of the next grid. */
-void watch_grid(const int64_t *grid);
+void sanitizer_grid(const int64_t *grid);
 #endif
 
 /* The blocks of the CPU device have one index. */
@@ -145,13 +145,13 @@ template <class... Types> static void plain_thread(const void *what)
 {
     const auto &call = *static_cast<const PlainCall<Types...> *>(what);
     const int64_t *const grid = call.shape.grid, *const block = call.shape.block;
-#if defined(SGEMM_COUNTED) && !defined(SGEMM_WATCHED)
+#if defined(SGEMM_COUNTED) && !defined(SGEMM_SANITIZED)
     plain_block_index = {0, 0, blockIdx.x}; /* only the blocks of the first tile are counted */
 #else
     const auto x = static_cast<unsigned>(grid[0]), y = static_cast<unsigned>(grid[1]);
     plain_block_index = {blockIdx.x % x, blockIdx.x / x % y, blockIdx.x / x / y};
 #endif
-#ifdef SGEMM_WATCHED
+#ifdef SGEMM_SANITIZED
     if (plain_last_block) {
         plain_block_index = {x - 1, y - 1, static_cast<unsigned>(grid[2]) - 1};
     }
@@ -176,18 +176,18 @@ static Status plain_run(void (*kernel)(Types...), const PlainValue (&values)[siz
         return status;
     }
 #ifndef __CUDACC__
-#ifdef SGEMM_OWN
-    const bool on_gpu = own_gpu != nullptr;
+#ifdef SGEMM_CUSTOM
+    const bool on_gpu = custom_gpu != nullptr;
 #else
     const bool on_gpu = false;
 #endif
     if (!on_gpu) {
         const PlainCall<Types...> call = {kernel, values, shape};
-#if defined(SGEMM_COUNTED) && !defined(SGEMM_WATCHED)
+#if defined(SGEMM_COUNTED) && !defined(SGEMM_SANITIZED)
         const int64_t blocks = shape.grid[2];
 #else
         int64_t blocks = shape.grid[0] * shape.grid[1] * shape.grid[2];
-#ifdef SGEMM_WATCHED
+#ifdef SGEMM_SANITIZED
         blocks = plain_last_block ? 1 : blocks;
 #endif
         if (blocks > INT32_MAX) {
@@ -197,15 +197,15 @@ static Status plain_run(void (*kernel)(Types...), const PlainValue (&values)[siz
                                 static_cast<long long>(blocks));
         }
 #endif
-#ifdef SGEMM_WATCHED
-        watch_grid(shape.grid);
+#ifdef SGEMM_SANITIZED
+        sanitizer_grid(shape.grid);
 #endif
         return run_grid({plain_thread<Types...>, &call}, blocks,
                         dim3(static_cast<unsigned>(shape.block[0]),
                              static_cast<unsigned>(shape.block[1]),
                              static_cast<unsigned>(shape.block[2])),
                         static_cast<size_t>(shape.shared_bytes), 1,
-                        where->brief ? in_calling_thread : usable_cores(), where->interrupt);
+                        where->run_inline ? in_calling_thread : usable_cores(), where->interrupt);
     }
 #endif
     /* Each argument in memory of its own type. */

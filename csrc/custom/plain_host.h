@@ -2,7 +2,7 @@
 #ifndef SGEMM_PLAIN_HOST_H
 #define SGEMM_PLAIN_HOST_H
 
-#include "../base/own_kernel.h"
+#include "../base/custom_kernel.h"
 
 /* What the launcher must do for the kernel. */
 struct PlainFacts {

@@ -8,6 +8,9 @@
 __thread void *sanitizer_knows_nothing;
 KeptFibers sanitizer_kept;
 #endif
+#ifdef SGEMM_SANITIZED
+SanitizerHooks sanitizer_hooks;
+#endif
 
 namespace {
 
@@ -17,8 +20,8 @@ inline __attribute__((always_inline)) T exchange(T *address, const Next &next)
 {
     const int thread = block_thread();
     sanitizer_atomic_begins(thread, address, sizeof *address);
-#ifdef SGEMM_LATE
-    late_atomic_begins(address, sizeof *address);
+#ifdef SGEMM_DEFERRED_ASYNC
+    deferred_async_atomic_begins(address, sizeof *address);
 #endif
     T old, fresh;
     __atomic_load(address, &old, __ATOMIC_RELAXED);
@@ -26,8 +29,8 @@ inline __attribute__((always_inline)) T exchange(T *address, const Next &next)
         fresh = next(old);
     } while (!__atomic_compare_exchange(address, &old, &fresh, true, __ATOMIC_RELAXED,
                                         __ATOMIC_RELAXED));
-#ifdef SGEMM_LATE
-    late_atomic_ends(address, sizeof *address);
+#ifdef SGEMM_DEFERRED_ASYNC
+    deferred_async_atomic_ends(address, sizeof *address);
 #endif
     sanitizer_atomic_ends(thread, address);
     return old;
@@ -65,7 +68,7 @@ void __threadfence()
 {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     sanitizer_fence(block_thread());
-#ifdef SGEMM_LATE
-    late_fence();
+#ifdef SGEMM_DEFERRED_ASYNC
+    deferred_async_fence();
 #endif
 }

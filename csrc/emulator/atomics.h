@@ -22,11 +22,11 @@ unsigned atomicInc(unsigned *address, unsigned last);
  * own. */
 void __threadfence();
 
-#ifdef SGEMM_LATE
+#ifdef SGEMM_DEFERRED_ASYNC
 /* A launch allocates or frees memory in which blocks see each other's stores late:
  * deferred_async_memory.h. */
-void late_memory_taken(void *memory, size_t bytes);
-void late_memory_given(void *memory);
+void deferred_async_memory_taken(void *memory, size_t bytes);
+void deferred_async_memory_given(void *memory);
 #endif
 
 #pragma GCC visibility pop

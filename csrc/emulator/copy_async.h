@@ -36,7 +36,7 @@ template <class Piece> COPY_FUNCTION void grid_copy_piece(void *to, const void *
 {
     const Piece piece = from ? *static_cast<const Piece *>(from) : Piece{};
     Piece *const place = static_cast<Piece *>(to);
-#ifdef SGEMM_LATE
+#ifdef SGEMM_DEFERRED_ASYNC
     memset(place, 0xff, sizeof piece);
     grid_copy_begins(place, &piece, sizeof piece, line);
 #else

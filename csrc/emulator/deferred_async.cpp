@@ -1,6 +1,6 @@
 #include "deferred_async.h"
 
-#ifdef SGEMM_LATE
+#ifdef SGEMM_DEFERRED_ASYNC
 
 #include <string.h>
 
@@ -108,7 +108,7 @@ void land(const Copy &copy)
     check_untouched(copy, copy.to);
     copy_unseen(copy.to, copy.source(), static_cast<size_t>(copy.bytes));
     if (!copy.tile.empty()) {
-        char *const view = static_cast<char *>(late_view(copy.to, copy.line));
+        char *const view = static_cast<char *>(deferred_async_view(copy.to, copy.line));
         check_untouched(copy, view);
         copy_unseen(view, copy.source(), static_cast<size_t>(copy.bytes));
     }
@@ -129,7 +129,7 @@ template <class Which> void land_those(std::vector<Copy> *copies, const Which &w
 
 } /* namespace */
 
-void *late_view(const void *shared, int line)
+void *deferred_async_view(const void *shared, int line)
 {
     const char *const byte = static_cast<const char *>(shared);
     Dynamic &dynamic = dynamic_of_block[grid_cluster_rank()];
@@ -144,14 +144,14 @@ void *late_view(const void *shared, int line)
                             thread_name(), line));
 }
 
-void late_view_all()
+void deferred_async_view_all()
 {
     Dynamic &dynamic = dynamic_of_block[grid_cluster_rank()];
     copy_unseen(dynamic.view.data(), dynamic.first, dynamic.view.size());
     copy_unseen(static_view.data(), __start_sgemm_shared, static_view.size());
 }
 
-void late_copy(void *to, const void *data, int bytes, int line)
+void deferred_async_copy(void *to, const void *data, int bytes, int line)
 {
     const int thread = block_thread();
     Copy copy = {static_cast<char *>(to), bytes, {}, {}, thread, line, groups[thread]};
@@ -160,12 +160,12 @@ void late_copy(void *to, const void *data, int bytes, int line)
     copies_of_thread[thread].push_back(copy);
 }
 
-void late_commit()
+void deferred_async_commit()
 {
     ++groups[block_thread()];
 }
 
-void late_wait(int left)
+void deferred_async_wait(int left)
 {
     const int thread = block_thread();
     const auto waited_for = [=](const Copy &copy) {
@@ -178,7 +178,7 @@ void late_wait(int left)
     }
 }
 
-void late_attach(const uint64_t *barrier, int parity)
+void deferred_async_attach(const uint64_t *barrier, int parity)
 {
     std::vector<Copy> &own = copies_of_thread[block_thread()];
     std::vector<Copy> &all = copies_of_phase[{barrier, parity}];
@@ -186,7 +186,8 @@ void late_attach(const uint64_t *barrier, int parity)
     own.clear();
 }
 
-void late_tile(void *to, const void *data, int bytes, const uint64_t *barrier, int parity, int line)
+void deferred_async_tile(void *to, const void *data, int bytes, const uint64_t *barrier, int parity,
+                         int line)
 {
     char *const first = static_cast<char *>(to);
     const char *const from = static_cast<const char *>(data);
@@ -202,12 +203,12 @@ void late_tile(void *to, const void *data, int bytes, const uint64_t *barrier, i
         }
     }
     fill_unseen(to, static_cast<size_t>(bytes));
-    fill_unseen(late_view(to, line), static_cast<size_t>(bytes));
+    fill_unseen(deferred_async_view(to, line), static_cast<size_t>(bytes));
     copies_of_phase[{barrier, parity}].push_back(
         {first, bytes, {}, {from, from + bytes}, block_thread(), line, 0});
 }
 
-void late_land(const uint64_t *barrier, int parity)
+void deferred_async_land(const uint64_t *barrier, int parity)
 {
     const auto found = copies_of_phase.find({barrier, parity});
     if (found != copies_of_phase.end()) {
@@ -215,7 +216,7 @@ void late_land(const uint64_t *barrier, int parity)
     }
 }
 
-void late_read_begins(const void *from, int bytes, int line)
+void deferred_async_read_begins(const void *from, int bytes, int line)
 {
     const char *const first = static_cast<const char *>(from);
     for (const auto &entry : copies_of_phase) {
@@ -231,14 +232,14 @@ void late_read_begins(const void *from, int bytes, int line)
     reads.push_back({first, bytes, line});
 }
 
-void late_read_ends(const void *from, int line)
+void deferred_async_read_ends(const void *from, int line)
 {
     reads.erase(std::find_if(reads.begin(), reads.end(), [=](const Read &read) {
         return read.from == from && read.line == line;
     }));
 }
 
-void late_block_begins()
+void deferred_async_block_begins()
 {
     for (auto &copies : copies_of_thread) {
         copies.clear();
@@ -251,14 +252,14 @@ void late_block_begins()
                        static_cast<char>(unwritten));
 }
 
-void late_shared_begins(void *dynamic, size_t bytes)
+void deferred_async_shared_begins(void *dynamic, size_t bytes)
 {
     Dynamic &of_block = dynamic_of_block[dynamic_count++];
     of_block.first = static_cast<char *>(dynamic);
     of_block.view.assign(bytes, static_cast<char>(unwritten));
 }
 
-void late_block_ends()
+void deferred_async_block_ends()
 {
     const auto check = [](const char *what, int line) {
         block_fail(status_error(STATUS_DEVICE,

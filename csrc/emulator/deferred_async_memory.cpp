@@ -1,6 +1,6 @@
 #include "deferred_async_memory.h"
 
-#ifdef SGEMM_LATE
+#ifdef SGEMM_DEFERRED_ASYNC
 
 #include <string.h>
 
@@ -123,7 +123,7 @@ bool heard; /* the block has executed an atomic operation since its last fence *
 
 } /* namespace */
 
-void late_memory_taken(void *memory, size_t bytes)
+void deferred_async_memory_taken(void *memory, size_t bytes)
 {
     Memory taken = {};
     taken.bytes = static_cast<char *>(memory);
@@ -131,13 +131,13 @@ void late_memory_taken(void *memory, size_t bytes)
     memories.push_back(taken);
 }
 
-void late_memory_given(void *memory)
+void deferred_async_memory_given(void *memory)
 {
     memories.erase(std::find_if(memories.begin(), memories.end(),
                                 [=](const Memory &m) { return m.bytes == memory; }));
 }
 
-size_t late_memory_left()
+size_t deferred_async_memory_left()
 {
     size_t bytes = 0;
     for (const Memory &m : memories) {
@@ -147,21 +147,21 @@ size_t late_memory_left()
     return bytes;
 }
 
-void late_grid_begins()
+void deferred_async_grid_begins()
 {
     for (Memory &m : memories) {
         m.begin_grid();
     }
 }
 
-void late_grid_ends()
+void deferred_async_grid_ends()
 {
     for (Memory &m : memories) {
         std::copy(m.last.begin(), m.last.end(), m.bytes);
     }
 }
 
-void late_memory_of_block_begins()
+void deferred_async_memory_of_block_begins()
 {
     heard = false;
     for (Memory &m : memories) {
@@ -169,14 +169,14 @@ void late_memory_of_block_begins()
     }
 }
 
-void late_memory_of_block_ends()
+void deferred_async_memory_of_block_ends()
 {
     for (Memory &m : memories) {
         m.look();
     }
 }
 
-void late_fence()
+void deferred_async_fence()
 {
     for (Memory &m : memories) {
         m.look();
@@ -188,7 +188,7 @@ void late_fence()
     heard = false;
 }
 
-void late_atomic_begins(void *address, size_t bytes)
+void deferred_async_atomic_begins(void *address, size_t bytes)
 {
     for (Memory &m : memories) {
         m.look();
@@ -197,7 +197,7 @@ void late_atomic_begins(void *address, size_t bytes)
     }
 }
 
-void late_atomic_ends(void *address, size_t bytes)
+void deferred_async_atomic_ends(void *address, size_t bytes)
 {
     heard = true;
     for (Memory &m : memories) {

@@ -7,24 +7,24 @@
 
 #include "grid.h"
 
-#ifdef SGEMM_LATE
+#ifdef SGEMM_DEFERRED_ASYNC
 
 #pragma GCC visibility push(hidden)
 
 /* The bytes of launches that have ended and did not give their memory back. Forgets them. */
-size_t late_memory_left();
+size_t deferred_async_memory_left();
 
-void late_grid_begins();
-void late_grid_ends();
+void deferred_async_grid_begins();
+void deferred_async_grid_ends();
 
 /* A block or cluster starts or ends. One runs at a time. */
-void late_memory_of_block_begins();
-void late_memory_of_block_ends();
+void deferred_async_memory_of_block_begins();
+void deferred_async_memory_of_block_ends();
 
 /* A fence by any thread of the block. */
-void late_fence();
-void late_atomic_begins(void *address, size_t bytes);
-void late_atomic_ends(void *address, size_t bytes);
+void deferred_async_fence();
+void deferred_async_atomic_begins(void *address, size_t bytes);
+void deferred_async_atomic_ends(void *address, size_t bytes);
 
 #pragma GCC visibility pop
 

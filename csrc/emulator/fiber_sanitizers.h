@@ -179,25 +179,9 @@ static inline void sanitizer_atomic_ends(int thread, void *address)
     sanitizer_pass_on(address, &comes_with_atomic[thread]);
 }
 
-#elif defined(SGEMM_WATCHED)
+#elif defined(SGEMM_SANITIZED)
 
-/* A custom kernel whose accesses are all checked against the order that these functions report:
- * sanitizer/sanitizer.cpp. */
-void watch_block_begins();
-void watch_block_ends();
-void watch_release(const void *object);
-void watch_acquire(const void *object);
-void watch_fence();
-void watch_atomic(const void *address, size_t bytes);
-void watch_called_from(const void *returns_to); /* in the kernel, if it is a call there */
-void watch_barrier();
-void watch_thread_runs();
-void watch_named_barrier(int rank, int id, unsigned round);
-void watch_two_barriers(int other_thread, int other_line, int line);
-void watch_mbarrier(const void *barrier, bool begins);
-void watch_product(float *const *sums, int n);
-void watch_product_commit();
-void watch_product_wait(int left);
+#include "sanitizer_hooks.h"
 
 struct FiberSanitizer {};
 
@@ -205,15 +189,15 @@ constexpr bool sanitizers_need_own_stack = false;
 
 static inline void order_release(const void *object)
 {
-    watch_release(object);
+    sanitizer_hooks.release(object);
 }
 static inline void order_acquire(const void *object)
 {
-    watch_acquire(object);
+    sanitizer_hooks.acquire(object);
 }
 static inline void barrier_begins()
 {
-    watch_barrier();
+    sanitizer_hooks.barrier();
 }
 static inline void sanitizer_open(FiberSanitizer *) {}
 static inline void sanitizer_close() {}
@@ -222,51 +206,51 @@ static inline void sanitizer_destroy(FiberSanitizer *) {}
 static inline void sanitizer_leave(FiberSanitizer *, FiberSanitizer *) {}
 static inline void sanitizer_arrive(FiberSanitizer *)
 {
-    watch_thread_runs();
+    sanitizer_hooks.thread_runs();
 }
 static inline void sanitizer_block_begins()
 {
-    watch_block_begins();
+    sanitizer_hooks.block_begins();
 }
 static inline void sanitizer_block_ends()
 {
-    watch_block_ends();
+    sanitizer_hooks.block_ends();
 }
 static inline void sanitizer_thread_begins()
 {
-    watch_thread_runs();
+    sanitizer_hooks.thread_runs();
 }
 static inline void sanitizer_thread_ends() {}
 static inline void sanitizer_called_from(const void *returns_to)
 {
-    watch_called_from(returns_to);
+    sanitizer_hooks.called_from(returns_to);
 }
 static inline void sanitizer_barriers_differ(int other_thread, int other_line, int line)
 {
-    watch_two_barriers(other_thread, other_line, line);
+    sanitizer_hooks.two_barriers(other_thread, other_line, line);
 }
 static inline void sanitizer_named_barrier_used(int rank, int id, unsigned round)
 {
-    watch_named_barrier(rank, id, round);
+    sanitizer_hooks.named_barrier(rank, id, round);
 }
 static inline void sanitizer_mbarrier_begins(const void *barrier)
 {
-    watch_mbarrier(barrier, true);
+    sanitizer_hooks.mbarrier(barrier, true);
 }
 static inline void sanitizer_mbarrier_used(const void *barrier)
 {
-    watch_mbarrier(barrier, false);
+    sanitizer_hooks.mbarrier(barrier, false);
 }
 static inline void sanitizer_fence(int)
 {
-    watch_fence();
+    sanitizer_hooks.fence();
 }
 /* Inlined into the function that the kernel calls. */
 static inline __attribute__((always_inline)) void sanitizer_atomic_begins(int, void *address,
                                                                           size_t bytes)
 {
-    watch_called_from(__builtin_return_address(0));
-    watch_atomic(address, bytes);
+    sanitizer_hooks.called_from(__builtin_return_address(0));
+    sanitizer_hooks.atomic(address, bytes);
 }
 static inline void sanitizer_atomic_ends(int, void *) {}
 
@@ -285,7 +269,7 @@ static inline void sanitizer_arrive(FiberSanitizer *) {}
 
 #endif
 
-#if defined(SGEMM_TSAN) || defined(SGEMM_WATCHED)
+#if defined(SGEMM_TSAN) || defined(SGEMM_SANITIZED)
 /* Only their addresses matter. */
 static __thread char barrier_of_round[8][2], cluster_barrier_of_round[2],
     warp_barrier_of_round[32][2], product_of_round[32][2], named_barrier_of_round[8][16][2];
@@ -370,7 +354,7 @@ static inline void sanitizer_atomic_begins(int, void *, size_t) {}
 static inline void sanitizer_atomic_ends(int, void *) {}
 #endif
 
-#ifndef SGEMM_WATCHED
+#ifndef SGEMM_SANITIZED
 static inline void sanitizer_called_from(const void *) {}
 static inline void sanitizer_barriers_differ(int, int, int) {}
 static inline void sanitizer_named_barrier_used(int, int, unsigned) {}

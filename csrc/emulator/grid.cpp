@@ -33,7 +33,7 @@ constexpr int most_multiprocessors = 256;
 constexpr long poll_nanoseconds = 50'000'000;
 
 /* Checkers distinguish OS threads, and a custom kernel may loop until it is interrupted. */
-#if defined(SGEMM_CHECKED) || defined(SGEMM_WATCHED) || defined(SGEMM_STOPPABLE)
+#if defined(SGEMM_CHECKED) || defined(SGEMM_SANITIZED) || defined(SGEMM_STOPPABLE)
 constexpr bool calling_thread_may_run = false;
 #else
 constexpr bool calling_thread_may_run = true;
@@ -41,7 +41,7 @@ constexpr bool calling_thread_may_run = true;
 
 /* ThreadSanitizer needs blocks that run concurrently. Other checkers look at one OS thread's static
  * data. */
-#ifdef SGEMM_LATE
+#ifdef SGEMM_DEFERRED_ASYNC
 constexpr int checked_multiprocessors = 1;
 #elif defined(SGEMM_CHECKED)
 constexpr int checked_multiprocessors = 2;
@@ -64,7 +64,7 @@ char *allocate_stacks(size_t stride)
     if (stacks == MAP_FAILED) {
         return nullptr;
     }
-#if defined(SGEMM_CHECKED) || defined(SGEMM_WATCHED)
+#if defined(SGEMM_CHECKED) || defined(SGEMM_SANITIZED)
     for (int index = 0; index < max_threads; ++index) {
         mprotect(static_cast<char *>(stacks) + index * stride, stride - stack_bytes, PROT_NONE);
     }
@@ -273,14 +273,14 @@ bool have_shared_arrays()
     return there;
 }
 
-#ifdef SGEMM_WATCHED
+#ifdef SGEMM_SANITIZED
 constexpr size_t dynamic_redzone = 128; /* sanitizer/sanitizer.cpp */
 #else
 constexpr size_t dynamic_redzone = 0;
 #endif
 
 /* Checkers watch the end of shared memory, so each launch allocates its exact size. */
-#if defined(SGEMM_CHECKED) || defined(SGEMM_WATCHED)
+#if defined(SGEMM_CHECKED) || defined(SGEMM_SANITIZED)
 constexpr bool keeps_shared_memory = false;
 #else
 constexpr bool keeps_shared_memory = true;
@@ -457,8 +457,8 @@ void run_in_threads(Grid *grid, int multiprocessors, const Interrupt *interrupt)
     const int least = calling_thread_may_run ? 0 : std::min(wanted, 1);
 #endif
     pthread_t os_threads[most_multiprocessors];
-#ifdef SGEMM_LATE
-    late_grid_begins();
+#ifdef SGEMM_DEFERRED_ASYNC
+    deferred_async_grid_begins();
 #endif
     grid->multiprocessors = grid->running = wanted;
     int started = 0;
@@ -481,8 +481,8 @@ void run_in_threads(Grid *grid, int multiprocessors, const Interrupt *interrupt)
         pthread_join(os_threads[index], nullptr);
     }
     runaways_have_stopped(&runaways);
-#ifdef SGEMM_LATE
-    late_grid_ends();
+#ifdef SGEMM_DEFERRED_ASYNC
+    deferred_async_grid_ends();
 #endif
 }
 

@@ -51,12 +51,12 @@ void grid_check_bounds(int most, int line);
 /* Asynchronous work completes late (deferred_async.h) in checking builds. ThreadSanitizer's is an
  * exception: it would attribute the bookkeeping to the kernel's threads. */
 #if defined(SGEMM_CHECKED) && !defined(SGEMM_TSAN)
-#define SGEMM_LATE 1
+#define SGEMM_DEFERRED_ASYNC 1
 #endif
 
 /* Arrays of shared memory. The blocks of a cluster share an OS thread and would share these arrays,
  * so kernels in clusters use only dynamic shared memory. */
-#ifdef SGEMM_LATE
+#ifdef SGEMM_DEFERRED_ASYNC
 /* AddressSanitizer does not check thread-local data. Such a build runs one OS thread and uses
  * static data, in its own section so that it can be poisoned before each block. */
 #define __shared__ static __attribute__((section("sgemm_shared")))

@@ -75,7 +75,7 @@ void count_bytes(State *state, int bytes, int line)
  * the block is missing, and a checker tells it. */
 void use(const uint64_t *barrier)
 {
-#ifdef SGEMM_WATCHED
+#ifdef SGEMM_SANITIZED
     if (!is_initialized(barrier)) {
         block_yield();
     }
@@ -157,7 +157,7 @@ void grid_mbarrier_wait(uint64_t *barrier, int parity, int line)
         block_sleep(barrier, line, describe);
     }
     sanitizer_mbarrier_leaves(barrier, parity);
-#ifdef SGEMM_LATE
-    late_land(barrier, parity);
+#ifdef SGEMM_DEFERRED_ASYNC
+    deferred_async_land(barrier, parity);
 #endif
 }

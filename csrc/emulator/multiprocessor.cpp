@@ -13,7 +13,7 @@
 __thread uint3 threadIdx, blockIdx;
 __thread Multiprocessor *multiprocessor;
 
-#ifdef SGEMM_LATE
+#ifdef SGEMM_DEFERRED_ASYNC
 extern "C" char __start_sgemm_shared[], __stop_sgemm_shared[];
 #endif
 
@@ -23,7 +23,7 @@ constexpr int returned = 0; /* in place of a line number: the thread has returne
 
 /* ------------------------------------------------------------------ checking builds */
 
-#ifdef SGEMM_LATE
+#ifdef SGEMM_DEFERRED_ASYNC
 NOT_SANITIZED void fill_with_NaN(char *first, const char *end)
 {
     volatile uint64_t *word = reinterpret_cast<uint64_t *>(first);
@@ -45,13 +45,13 @@ void poison_dynamic(const Multiprocessor *self, const Block &block)
 void poison_shared_memory(const Multiprocessor *self)
 {
     fill_with_NaN(__start_sgemm_shared, __stop_sgemm_shared);
-    late_block_begins();
+    deferred_async_block_begins();
     for (int rank = 0; rank < self->grid->cluster; ++rank) {
         poison_dynamic(self, self->blocks[rank]);
-        late_shared_begins(self->blocks[rank].shared, self->grid->shared_bytes);
+        deferred_async_shared_begins(self->blocks[rank].shared, self->grid->shared_bytes);
     }
-    late_products_begin();
-    late_memory_of_block_begins();
+    deferred_async_products_begin();
+    deferred_async_memory_of_block_begins();
 }
 
 /* A block has ended. Other blocks of the cluster that still read its shared memory get NaN. */
@@ -390,8 +390,8 @@ void end_thread(Multiprocessor *self, int position)
         complete_without_returned(self);
     }
     if (++self->returned == self->grid->thread_count) {
-#ifdef SGEMM_LATE
-        late_block_ends();
+#ifdef SGEMM_DEFERRED_ASYNC
+        deferred_async_block_ends();
 #endif
     }
 }
@@ -491,8 +491,8 @@ void run_cluster(Multiprocessor *self, int64_t cluster)
     sanitizer_block_begins();
     go(&self->host, begin_on_own_stack(self, 0));
     sanitizer_block_ends();
-#ifdef SGEMM_LATE
-    late_memory_of_block_ends();
+#ifdef SGEMM_DEFERRED_ASYNC
+    deferred_async_memory_of_block_ends();
 #endif
 }
 

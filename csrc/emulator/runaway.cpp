@@ -9,8 +9,8 @@
 #include "multiprocessor.h"
 
 /* The linker places them before and after the kernel's code. */
-extern "C" void own_kernel_begins();
-extern "C" void own_kernel_ends();
+extern "C" void custom_kernel_begins();
+extern "C" void custom_kernel_ends();
 
 namespace {
 
@@ -36,8 +36,8 @@ void leave(int, siginfo_t *, void *context)
 {
     const uintptr_t here = where(context);
     // Elsewhere a thread may be about to end, and have no multiprocessor any more.
-    if (here >= reinterpret_cast<uintptr_t>(own_kernel_begins) &&
-        here < reinterpret_cast<uintptr_t>(own_kernel_ends) && multiprocessor->grid->stop) {
+    if (here >= reinterpret_cast<uintptr_t>(custom_kernel_begins) &&
+        here < reinterpret_cast<uintptr_t>(custom_kernel_ends) && multiprocessor->grid->stop) {
         block_leave();
     }
 }

@@ -82,17 +82,17 @@ void grid_copy_tile(void *to, const TensorMap *map, uint64_t *barrier, int x, in
         block_fail(status_error(STATUS_DEVICE, "%s, line %d: %s", thread_name(), line, what));
     }
     const int bytes = bytes_of_row(map) * map->tile_outer;
-#ifdef SGEMM_LATE
+#ifdef SGEMM_DEFERRED_ASYNC
     alignas(1024) char tile[most_bytes];
     read_tile(*map, x, y, tile);
-    const auto *const seen = static_cast<const uint64_t *>(late_view(barrier, line));
+    const auto *const seen = static_cast<const uint64_t *>(deferred_async_view(barrier, line));
     if (*seen >> 62 != 1) { /* as mbarrier.cpp marks one */
         block_fail(status_error(STATUS_DEVICE,
                                 "%s, line %d: no proxy fence followed the initialization of the "
                                 "mbarrier that the copy completes: call fence_proxy_async",
                                 thread_name(), line));
     }
-    late_tile(to, tile, bytes, barrier, grid_mbarrier_parity(barrier, line), line);
+    deferred_async_tile(to, tile, bytes, barrier, grid_mbarrier_parity(barrier, line), line);
 #else
     read_tile(*map, x, y, static_cast<char *>(to));
 #endif
@@ -101,7 +101,7 @@ void grid_copy_tile(void *to, const TensorMap *map, uint64_t *barrier, int x, in
 
 void grid_proxy_fence(int)
 {
-#ifdef SGEMM_LATE
-    late_view_all();
+#ifdef SGEMM_DEFERRED_ASYNC
+    deferred_async_view_all();
 #endif
 }

@@ -116,12 +116,12 @@ void grid_barrier_of_lanes(unsigned mask, int line)
         return;
     }
     Share share = {0, nullptr};
-#ifdef SGEMM_WATCHED
+#ifdef SGEMM_SANITIZED
     Part *const part = &parts[block_thread() / warp_size][mask ? __builtin_ctz(mask) : 0];
     const char *const order = reinterpret_cast<const char *>(part) + part->round % 2;
-    watch_release(order);
+    sanitizer_hooks.release(order);
     meet(mask, &share, line);
-    watch_acquire(order);
+    sanitizer_hooks.acquire(order);
 #else
     meet(mask, &share, line);
 #endif

@@ -54,8 +54,8 @@ const Half *chunk_of(const void *factor, int line, int k, int swizzle, int line_
     const auto linear = reinterpret_cast<uintptr_t>(factor) +
                         static_cast<unsigned>(line * swizzle) + static_cast<unsigned>(2 * k);
     const auto chunk = reinterpret_cast<const Half *>(swizzled_address(linear, swizzle));
-#ifdef SGEMM_LATE
-    return static_cast<const Half *>(late_view(chunk, line_in_kernel));
+#ifdef SGEMM_DEFERRED_ASYNC
+    return static_cast<const Half *>(deferred_async_view(chunk, line_in_kernel));
 #else
     (void)line_in_kernel;
     return chunk;
@@ -139,7 +139,7 @@ void multiply(const Product &product, const Registers &registers)
     }
 }
 
-#ifdef SGEMM_LATE
+#ifdef SGEMM_DEFERRED_ASYNC
 /* Accumulators in use by products that a warpgroup has started and not waited for. */
 struct Pending {
     Registers registers;
@@ -261,9 +261,9 @@ void begin(const Product &product, const Registers &registers)
     ++pending->count;
     group->products.push_back({product, registers, group->groups, digest(product, registers)});
     if (product.a) {
-        late_read_begins(product.a, bytes_of(product, product_lines), product.line);
+        deferred_async_read_begins(product.a, bytes_of(product, product_lines), product.line);
     }
-    late_read_begins(product.b, bytes_of(product, product.n), product.line);
+    deferred_async_read_begins(product.b, bytes_of(product, product.n), product.line);
 }
 
 void end(Warpgroup *group, const Begun &begun)
@@ -283,9 +283,9 @@ void end(Warpgroup *group, const Begun &begun)
     }
     multiply(product, values);
     if (product.a) {
-        late_read_ends(product.a, product.line);
+        deferred_async_read_ends(product.a, product.line);
     }
-    late_read_ends(product.b, product.line);
+    deferred_async_read_ends(product.b, product.line);
     if (--pending->count == 0) {
         give_back(*pending, product);
         group->accumulators.remove_if(
@@ -313,22 +313,22 @@ void wait(void *const *threads)
         group->products.erase(group->products.begin());
     }
 }
-#elif defined(SGEMM_WATCHED)
+#elif defined(SGEMM_SANITIZED)
 /* Computes the product immediately. The sanitizer checks when its sums are used. */
 void begin(const Product &product, const Registers &registers)
 {
-    watch_product(registers.d, product.n);
+    sanitizer_hooks.product(registers.d, product.n);
     multiply(product, registers);
 }
 
 void fence(void *const *) {}
 void commit(void *const *)
 {
-    watch_product_commit();
+    sanitizer_hooks.product_commit();
 }
 void wait(void *const *threads)
 {
-    watch_product_wait(*static_cast<const int *>(threads[0]));
+    sanitizer_hooks.product_wait(*static_cast<const int *>(threads[0]));
 }
 #else
 /* Computes the product immediately. */
@@ -379,8 +379,8 @@ const char *mistake(const Product &product)
 
 } /* namespace */
 
-#ifdef SGEMM_LATE
-void late_products_begin()
+#ifdef SGEMM_DEFERRED_ASYNC
+void deferred_async_products_begin()
 {
     for (Warpgroup &group : warpgroups) {
         group = {};

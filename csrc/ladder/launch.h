@@ -15,8 +15,8 @@
 #if defined(CUDART_VERSION) && !defined(__CUDACC_RTC__)
 #include "launch_kernel.h"
 #endif
-#ifdef SGEMM_OWN
-#include "../base/own_kernel.h"
+#ifdef SGEMM_CUSTOM
+#include "../base/custom_kernel.h"
 #endif
 #ifdef SGEMM_COUNTED
 #include "../emulator/access_trace/traced.h"
@@ -31,13 +31,13 @@
 #else
 static inline Status memory_take(size_t bytes, bool zeros, void **memory)
 {
-#ifdef SGEMM_OWN
-    if (own_gpu) {
+#ifdef SGEMM_CUSTOM
+    if (custom_gpu) {
         return status_error(STATUS_UNSUPPORTED, "a kernel that needs memory of its own is compiled "
                                                 "for a GPU by nvcc alone");
     }
 #endif
-#ifdef SGEMM_WATCHED
+#ifdef SGEMM_SANITIZED
     constexpr size_t beside = 256; /* unused bytes, in which a stray access is found */
 #else
     constexpr size_t beside = 0;
@@ -49,8 +49,8 @@ static inline Status memory_take(size_t bytes, bool zeros, void **memory)
 #ifdef SGEMM_COUNTED
     name_scratch(*memory, bytes, zeros);
 #endif
-#ifdef SGEMM_LATE
-    late_memory_taken(*memory, bytes);
+#ifdef SGEMM_DEFERRED_ASYNC
+    deferred_async_memory_taken(*memory, bytes);
 #endif
     return *memory ? status_ok()
                    : status_error(STATUS_OUT_OF_MEMORY, "no memory for %.3f GB",
@@ -72,11 +72,11 @@ static inline Status counters_take(size_t count, const Launch *, unsigned **coun
 
 static inline void scratch_give(void *memory, const Launch *)
 {
-#ifdef SGEMM_LATE
-    late_memory_given(memory);
+#ifdef SGEMM_DEFERRED_ASYNC
+    deferred_async_memory_given(memory);
 #endif
-#ifdef SGEMM_WATCHED
-    watch_scratch_given(memory);
+#ifdef SGEMM_SANITIZED
+    sanitizer_scratch_given(memory);
 #endif
     free(memory);
 }
@@ -108,9 +108,9 @@ static inline Status launch_blocks(void (*kernel)(Problem), const KernelSpec &sp
     return launch_kernel(reinterpret_cast<const void *>(kernel), &spec, blocks, matrices, &problem,
                          where);
 #else
-#ifdef SGEMM_OWN
-    if (own_gpu) {
-        return own_gpu->launch(own_gpu, &spec, blocks, &problem, where);
+#ifdef SGEMM_CUSTOM
+    if (custom_gpu) {
+        return custom_gpu->launch(custom_gpu, &spec, blocks, &problem, where);
     }
 #endif
     if (spec.cluster > 1 && spec.static_bytes > 0) {
@@ -122,7 +122,7 @@ static inline Status launch_blocks(void (*kernel)(Problem), const KernelSpec &sp
         {call_kernel<Problem>, &call}, blocks,
         dim3(static_cast<unsigned>(spec.threads[0]), static_cast<unsigned>(spec.threads[1])),
         static_cast<size_t>(spec.dynamic_bytes), spec.cluster,
-        where->brief ? in_calling_thread : usable_cores(), where->interrupt, matrices);
+        where->run_inline ? in_calling_thread : usable_cores(), where->interrupt, matrices);
 #endif
 }
 
@@ -170,7 +170,7 @@ static inline Status multiprocessors_of(const Launch *where, int *count)
  * all. */
 static inline Status multiprocessors_to_fill(const Launch *where, int *count)
 {
-#if defined(SGEMM_COUNTED) && !defined(SGEMM_WATCHED)
+#if defined(SGEMM_COUNTED) && !defined(SGEMM_SANITIZED)
     (void)where;
     *count = 1;
     return status_ok();
@@ -197,24 +197,24 @@ static inline bool has_shared_memory(const Launch *where, const KernelSpec &spec
 /* ------------------------------------------------------------------ the catalog entry */
 
 /* A kernel that is compiled at run time has one launcher and one entry with fixed names:
- * ../base/own_kernel.h. */
+ * ../base/custom_kernel.h. */
 #ifdef __CUDACC_RTC__
 #define LAUNCHER(name) static inline Status launch_own(const Sgemm *problem, const Launch *where)
 #define DEFINE_VARIANT(name, ...) static_assert(true, "")
-#elif defined(SGEMM_OWN)
+#elif defined(SGEMM_CUSTOM)
 #define LAUNCHER(name)                                                                             \
     extern "C" Status launch_own(const Sgemm *problem, const Launch *where);                       \
     extern "C" Status launch_own(const Sgemm *problem, const Launch *where)
 #define DEFINE_VARIANT(name, ...)                                                                  \
-    extern "C" const Variant variant_own;                                                          \
-    extern "C" const Variant variant_own = {#name, __VA_ARGS__, OWN_LAUNCHERS}
+    extern "C" const Variant variant_custom;                                                       \
+    extern "C" const Variant variant_custom = {#name, __VA_ARGS__, CUSTOM_LAUNCHERS}
 #ifdef __CUDACC__
-#define OWN_LAUNCHERS                                                                              \
+#define CUSTOM_LAUNCHERS                                                                           \
     {                                                                                              \
         nullptr, launch_own                                                                        \
     }
 #else
-#define OWN_LAUNCHERS                                                                              \
+#define CUSTOM_LAUNCHERS                                                                           \
     {                                                                                              \
         launch_own, nullptr                                                                        \
     }
@@ -294,7 +294,7 @@ static Status launch_either(Arguments... arguments)
 
 /* The same for a variant whose launcher takes batches as large as a grid's size in y. A custom
  * kernel need not use address(), so it gets one matrix at a time. */
-#ifdef SGEMM_OWN
+#ifdef SGEMM_CUSTOM
 #define BATCHED_VARIANT VARIANT
 #else
 #define BATCHED_VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, false, BATCH_OF_LAUNCH)

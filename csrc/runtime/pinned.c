@@ -210,7 +210,7 @@ static int64_t growth(int size)
     return count > 1 ? count : 1;
 }
 
-PinnedBlock *pinned_take(const Device *device, int index, size_t bytes)
+PinnedBlock *pinned_alloc(const Device *device, int index, size_t bytes)
 {
     const int size = size_for(bytes);
     if (bytes == 0 || size == SIZES) {
@@ -273,7 +273,7 @@ void *pinned_memory(const PinnedBlock *block)
     return block->memory;
 }
 
-void pinned_give(PinnedBlock *block)
+void pinned_free(PinnedBlock *block)
 {
     if (!block) {
         return;

@@ -21,13 +21,13 @@ typedef struct {
 /* Takes a block of at least `bytes`, uninitialised and aligned to 64 bytes, for copies to and from
  * any device. Device number `index` pins new memory. NULL if the caller must use ordinary memory:
  * beyond the limit, if pinning fails, for 0 bytes, and in a forked child. */
-PinnedBlock *pinned_take(const Device *device, int index, size_t bytes);
+PinnedBlock *pinned_alloc(const Device *device, int index, size_t bytes);
 
 /* The address of a block's memory. */
 void *pinned_memory(const PinnedBlock *block);
 
 /* Returns a block to the pool. Does nothing for NULL. */
-void pinned_give(PinnedBlock *block);
+void pinned_free(PinnedBlock *block);
 
 /* Whether all these bytes are inside one slab of the pool, in use or idle. */
 bool pinned_holds(const void *memory, size_t bytes);

@@ -279,10 +279,10 @@ def _of_values(
     if (bits == _UNSET).all():
         kind = "never set"
     elif case.beta == 0 and (bits & 0x7FFFFFFF == _COMPUTED).any():
-        kind = "memory nobody wrote"
+        kind = "uninitialized read"
     when = _when(tile, wrong, right)
     parts = [_where(outcome.wrong, tile)]
-    if kind == "memory nobody wrote":
+    if kind == "uninitialized read":
         parts.append("C is read although beta is 0: it may hold NaN, and 0 * NaN is NaN")
     parts += [text] if (text := _steps(where, outcome)) else []
     parts += [text] if (text := _beta(outcome) or _alpha(outcome)) else []

@@ -99,7 +99,7 @@ def run_build() -> Build:
         *fused,
         *_variables_are("pattern"),
     )
-    kernel = (*kernel, "-Werror=vla", "-DSGEMM_OWN=1", *_WARNINGS)
+    kernel = (*kernel, "-Werror=vla", "-DSGEMM_CUSTOM=1", *_WARNINGS)
     # The linker puts the kernel's code between these two, so that a signal handler can tell whether
     # a thread is in it (emulator/runaway.cpp).
     around = ("custom/kernel_begins.cpp", "custom/kernel_ends.cpp")
@@ -107,36 +107,36 @@ def run_build() -> Build:
     return Build("run", kernel, ("-O2", "-DSGEMM_STOPPABLE=1"), parts)
 
 
-def count_build() -> Build:
+def access_trace_build() -> Build:
     """A library that counts the first block's accesses, as the extension's counting build."""
     clang = "clang" in find_compiler()[1]
     # Loops stay in the order of the text, in which the checking build looks for their rounds.
     kernel = ("-O0",) if clang else ("-O1", "-fno-tree-sra", "-fno-reorder-blocks")
     kernel = (*kernel, "-fno-exceptions", "-ffp-contract=off", "-fsanitize=thread")
     parts = (*_device(), "emulator/access_trace/access_trace.cpp", "custom/library.cpp")
-    return Build("count", kernel, ("-O2", "-DSGEMM_COUNTED=1"), parts, annotated=True)
+    return Build("access_trace", kernel, ("-O2", "-DSGEMM_COUNTED=1"), parts, annotated=True)
 
 
-def watch_build(*, variables: str = "pattern") -> Build:
+def sanitizer_build(*, variables: str = "pattern") -> Build:
     """A program that runs the kernel and checks each access. Variables without an initializer hold
     a pattern that is NaN as fp16 and -1.7e38 as a float, or are 'zero'."""
-    count = count_build()
+    count = access_trace_build()
     kernel = (*count.kernel, "-fwrapv", "-fsanitize=bounds", "-fsanitize-coverage=trace-pc")
     kernel = (*kernel, *_variables_are(variables))
     parts = (*_device(), *_sources("emulator/sanitizer"), "custom/large.cpp", "custom/driver.cpp")
     return Build(
-        "watch", kernel, ("-O2", "-DSGEMM_COUNTED=1", "-DSGEMM_WATCHED=1"), parts, True, ()
+        "sanitizer", kernel, ("-O2", "-DSGEMM_COUNTED=1", "-DSGEMM_SANITIZED=1"), parts, True, ()
     )
 
 
-def late_build() -> Build:
+def deferred_async_build() -> Build:
     """A program that runs the kernel with asynchronous work as late as its rules allow, and with
     blocks and threads in two orders. Variables without an initializer are zero."""
     run = run_build()
     kernel = (*run.kernel, *_variables_are("zero"))  # the last option counts
     flags = ("-O2", "-DSGEMM_CHECKED=1")
     parts = (*_device(), "custom/deferred_async.cpp", "custom/driver.cpp")
-    return Build("late", kernel, flags, parts, link=())
+    return Build("deferred_async", kernel, flags, parts, link=())
 
 
 def _variables_are(what: str) -> tuple[str, ...]:
@@ -209,7 +209,7 @@ def parts_of(build: Build, source: Source) -> list[Path]:
 
         return _cache.kept(key, ".o", make)
 
-    own = () if source.launch is None else ("custom/plain.cpp", "custom/plain_device.cpp")
+    own = () if source.launch is None else ("custom/plain.cpp", "emulator/plain/plain_device.cpp")
     with ThreadPoolExecutor() as workers:
         return list(workers.map(part, [*build.parts, *own, *source.rungs_launched()]))
 
@@ -318,7 +318,7 @@ def _link(
 ) -> None:
     command = [*shlex.split(compiler[0]), *build.link, "-pthread", *map(str, objects)]
     done = run_compiler([*command, "-Wl,--no-undefined", "-o", str(target)], target.parent)
-    if done.returncode and re.search("variant_own|__start_sgemm_counted", done.stderr):
+    if done.returncode and re.search("variant_custom|__start_sgemm_counted", done.stderr):
         raise CompileError(
             f"{source.file} says nowhere how its kernel is launched: end it with a line such as\n"
             '    RUNG(mine, "what it does", "mine.cu", spec, {7, 5});\n'

@@ -23,7 +23,7 @@ _KINDS = {
     r"Invalid __\w+__": "out of bounds",
     r"misaligned": "unaligned",
     r"Race reported": "race",
-    r"Uninitialized": "memory nobody wrote",
+    r"Uninitialized": "uninitialized read",
     r"Barrier error|Divergent": "divergent barrier",
 }
 _PLACE = re.compile(r" in (?:\S*/)?([^\s/:]+):(\d+)")

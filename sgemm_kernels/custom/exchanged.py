@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from .cases import Case, Tile
-from .compiler import CompileError, Source, library, watch_build
+from .compiler import CompileError, Source, library, sanitizer_build
 from .diagnosis import Finding
 from .plain import Plain
 from .sanitize import watch, watch_these
@@ -29,7 +29,7 @@ def exchange_hint(
     for grid in _exchanged(plain):
         other = replace(source, launch=replace(source.launch, grid=grid))
         try:
-            tried, _ = library(other, watch_build())
+            tried, _ = library(other, sanitizer_build())
         except (CompileError, ValueError):
             continue
         assert other.plain is not None

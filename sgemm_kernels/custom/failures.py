@@ -43,7 +43,7 @@ def with_hint(findings: list[Finding], plain: Plain) -> list[Finding]:
     """The findings about a plain kernel. The first one says what to pass if the kernel seems to be
     for whole tiles, or for a C of zeros."""
     wrong = [finding for finding in findings if not finding.harmless]
-    if wrong and (wrong[0].kind, wrong[0].array) == ("memory nobody wrote", "C"):
+    if wrong and (wrong[0].kind, wrong[0].array) == ("uninitialized read", "C"):
         hint = "; if the host clears C before the kernel adds to it, pass accumulates=True"
         return _with_text(findings, wrong[0], hint)
     sizes = [re.search(r"M, N, K = (\d+), (\d+), (\d+)", finding.text) for finding in wrong]

@@ -30,11 +30,11 @@ from .compiler import (
     CompileError,
     NoCompilerError,
     Source,
-    count_build,
+    access_trace_build,
+    deferred_async_build,
     digest_of,
-    late_build,
     run_build,
-    watch_build,
+    sanitizer_build,
 )
 from .diagnosis import Diagnosis, Finding
 from .exchanged import exchange_hint
@@ -76,7 +76,7 @@ class Kernel:
         self._verdict_key = digest_of(
             [
                 compiler.library_key(source, build())
-                for build in (run_build, watch_build, late_build)
+                for build in (run_build, sanitizer_build, deferred_async_build)
             ]
         )
         self._passed: set[str] = set()
@@ -245,7 +245,7 @@ class Kernel:
             if sanitize.looks_unset(findings):
                 findings += sanitize.unset_variables(self._source, tile, seconds)
             if all(finding.harmless for finding in findings):
-                late, _ = compiler.library(self._source, late_build())
+                late, _ = compiler.library(self._source, deferred_async_build())
                 findings += sanitize.watch_late(late, self._source, tile, seconds)
             if on_gpu:
                 more, told = compute_sanitizer.watch(self, where)
@@ -254,10 +254,12 @@ class Kernel:
             if all(finding.harmless for finding in findings):
                 findings += self.child.call_within(_COMPILE_S, for_gpu.findings, self)
             if not any(not finding.harmless for finding in findings):
-                program, _ = compiler.library(self._source, watch_build())
+                program, _ = compiler.library(self._source, sanitizer_build())
                 findings += sanitize.elsewhere(program, self._source, seconds)
                 findings += overflow(program, self._source, seconds)
-                compiler.library(self._source, count_build())  # outside the limit of `seconds`
+                compiler.library(
+                    self._source, access_trace_build()
+                )  # outside the limit of `seconds`
                 findings += self.child.call(sanitize.slow_accesses, self, tile, seconds)
         except OutOfMemoryError:
             raise
@@ -266,7 +268,7 @@ class Kernel:
         return self._verdict("sanitize", where, cases, begin_s, sanitize.in_order(findings))
 
     def _watch(self, tile: Tile, seconds: float) -> tuple[int, list[Finding]]:
-        program, _ = compiler.library(self._source, watch_build())
+        program, _ = compiler.library(self._source, sanitizer_build())
         counts, findings = sanitize.watch(program, tile, self._source, seconds)
         hint = exchange_hint(program, self._source, findings, seconds)
         if hint:
@@ -284,7 +286,7 @@ class Kernel:
         if finding.line is not None or finding.kind == "launch failed":
             return finding
         with contextlib.suppress(Error):
-            program, _ = compiler.library(self._source, watch_build())
+            program, _ = compiler.library(self._source, sanitizer_build())
             limit = max(seconds, _WATCH_S)
             seen = sanitize.watch_these(program, [case], self._source, limit)
             mistakes = [each for each in sanitize.in_order(seen) if not each.harmless]
@@ -352,7 +354,7 @@ class Kernel:
             if way == "nvcc":
                 library = nvrtc.nvcc_library(self._source, _capabilities())
             else:
-                build = {"cpu": run_build, "count": count_build}[way]()
+                build = {"cpu": run_build, "count": access_trace_build}[way]()
                 library = compiler.library(self._source, build)[0]
             self._opened[way] = _core._open_kernel(str(library), self._name, self.file)
         return self._opened[way]

@@ -90,7 +90,7 @@ def _options(nvrtc: ctypes.CDLL, source: Source, capability: int) -> list[str]:
         "-default-device",
         "-lineinfo",
         "-diag-suppress=177",
-        "-DSGEMM_OWN=1",
+        "-DSGEMM_CUSTOM=1",
         *source.flags(),
         *(f"-I{folder}" for folder in source.folders),
     ]
@@ -135,7 +135,7 @@ def nvcc_library(source: Source, capabilities: Sequence[int]) -> Path:
             "name its path in CUDA_HOME"
         )
     architectures = [f"-gencode=arch=compute_{c},code=sm_{c}" for c in capabilities]
-    flags = ["-shared", "-O3", "-std=c++20", "-lineinfo", "-DSGEMM_OWN=1", "-DSGEMM_CUDA=1"]
+    flags = ["-shared", "-O3", "-std=c++20", "-lineinfo", "-DSGEMM_CUSTOM=1", "-DSGEMM_CUDA=1"]
     flags += ["-Xcompiler=-fPIC,-fvisibility=hidden", "-ccbin", find_compiler()[0]]
     # nvcc would take the text after a comma for another name.
     flags += [*architectures, *(flag.replace(",", r"\,") for flag in source.flags())]

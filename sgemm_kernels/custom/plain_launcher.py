@@ -36,10 +36,11 @@ typedef unsigned char uchar;
 
 def for_cpu(plain: Plain, device: str, file: str) -> str:
     """The launcher for the machine's C++ compiler. It includes the kernel's file."""
-    headers = ["plain.h", "plain_device.h", "plain_tensor_cores.h"]
+    headers = ["plain_device.h", "plain_tensor_cores.h"]
     if plain_text.includes_groups(device):
         headers.append("plain_groups.h")
-    names = [*(f"../custom/{header}" for header in headers), *plain_text.package_headers(device)]
+    names = ["../custom/plain.h", *(f"../emulator/plain/{header}" for header in headers)]
+    names += plain_text.package_headers(device)
     return "\n".join([*(f'#include "{name}"' for name in names), _rest(plain, file)])
 
 

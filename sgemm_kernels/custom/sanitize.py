@@ -24,10 +24,10 @@ from .cases import (
     shared_out,
 )
 from .child_process import begin
-from .compiler import CompileError, Source, library, watch_build
+from .compiler import CompileError, Source, library, sanitizer_build
 from .diagnosis import Finding
 from .plain import Plain
-from .watched import ProductCounts, run_watched
+from .sanitizer_program import ProductCounts, run_watched
 
 _CAUSES = (
     "does not compile",
@@ -38,7 +38,7 @@ _CAUSES = (
     "writes to an input",
     "race",
     "deadlock",
-    "memory nobody wrote",
+    "uninitialized read",
     "too much shared memory",
     "scratch memory",
     "not finished",
@@ -51,13 +51,13 @@ _CAUSES = (
 """The likeliest cause first. A later kind may be a consequence of an earlier one."""
 
 _CONSEQUENCES = {
-    "endless": ("out of bounds", "memory nobody wrote", "never set", "wrong values"),
+    "endless": ("out of bounds", "uninitialized read", "never set", "wrong values"),
     "deadlock": ("never set", "wrong values"),
-    "divergent barrier": ("race", "memory nobody wrote", "never set", "wrong values"),
-    "out of bounds": ("memory nobody wrote", "never set", "wrong values"),
+    "divergent barrier": ("race", "uninitialized read", "never set", "wrong values"),
+    "out of bounds": ("uninitialized read", "never set", "wrong values"),
     "unaligned": ("wrong values",),
-    "race": ("deadlock", "memory nobody wrote", "never set", "wrong values"),
-    "memory nobody wrote": ("deadlock", "wrong values"),
+    "race": ("deadlock", "uninitialized read", "never set", "wrong values"),
+    "uninitialized read": ("deadlock", "wrong values"),
     "never set": ("wrong values",),
 }
 """The kinds to leave out beside their possible cause."""
@@ -228,7 +228,7 @@ def looks_unset(findings: list[Finding]) -> bool:
     """Whether wrong results look like the effect of an uninitialized variable, and of nothing that
     the findings name."""
     left = in_order(findings)
-    if not left or left[0].kind not in ("memory nobody wrote", "wrong values"):
+    if not left or left[0].kind not in ("uninitialized read", "wrong values"):
         return False
     for finding in findings:
         if finding.kind == "wrong values" and (
@@ -272,9 +272,9 @@ def _deep(cases: list[Case]) -> list[Case]:
 
 
 def watch_late(late: Path, source: Source, tile: Tile, seconds: float) -> list[Finding]:
-    """Findings of the build in which asynchronous work is late (``late_build``). If the watched
-    build finds something in the same products, that is the cause. It had not run all of them, and
-    its variables without an initializer were not zero."""
+    """Findings of the build in which asynchronous work is late (``deferred_async_build``). If the
+    sanitizer finds something in the same products, that is the cause. It had not run all of them,
+    and its variables without an initializer were not zero."""
     cases = cases_of(tile, source)
     if falls_back(source):
         cases = [*_deep(cases), *shared_out(tile, source)]
@@ -283,7 +283,7 @@ def watch_late(late: Path, source: Source, tile: Tile, seconds: float) -> list[F
     if not findings:
         return []
     begun = len(counts)
-    watched, _ = library(source, watch_build(variables="zero"))
+    watched, _ = library(source, sanitizer_build(variables="zero"))
     return run_watched(watched, cases[:begun], arguments[:begun], source, seconds)[1] or findings
 
 
@@ -291,13 +291,13 @@ def unset_variables(source: Source, tile: Tile, seconds: float) -> list[Finding]
     """The declaration whose initializer would make the results right."""
     for line, names, text in declarations_without_value(source.text):
         try:
-            program, _ = library(source.with_text(text), watch_build())
+            program, _ = library(source.with_text(text), sanitizer_build())
         except CompileError:
             continue
         _, left = watch(program, tile, source, seconds)
         if not looks_unset(left):
             text = f"{names} is read before it has a value, which is in the results"
-            kind = "memory nobody wrote"
+            kind = "uninitialized read"
             return [Finding(kind, text, file=source.file, line=line, array=names)]
     return []
 

@@ -18,9 +18,9 @@ DEFINED = {
     "SGEMM_FUSED": False,
     "SGEMM_FUSED_TOO": False,
     "SGEMM_HIP": False,
-    "SGEMM_LATE": False,
-    "SGEMM_OWN": False,
-    "SGEMM_WATCHED": False,
+    "SGEMM_DEFERRED_ASYNC": False,
+    "SGEMM_CUSTOM": False,
+    "SGEMM_SANITIZED": False,
 }
 """Whether a macro is defined when nvcc compiles the file. Conditions on other macros stay."""
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from .._gpus import SECTOR_BYTES
-from ..custom.watched import ProductCounts
+from ..custom.sanitizer_program import ProductCounts
 from ..explaining.accesses import Access
 from ..explaining.trace import Trace
 

@@ -11,12 +11,12 @@ from ..custom import compiler, sanitize
 from ..custom.cases import Case, Tile, tile_of
 from ..custom.check import check_all
 from ..custom.child_process import Child
-from ..custom.compiler import CompileError, NoCompilerError, count_build, watch_build
+from ..custom.compiler import CompileError, NoCompilerError, access_trace_build, sanitizer_build
 from ..custom.diagnosis import Finding
 from ..custom.failures import finding_of, placed
 from ..custom.kernel import Kernel
 from ..custom.load import kernel
-from ..custom.watched import ProductCounts
+from ..custom.sanitizer_program import ProductCounts
 from ..explaining.accesses import Access
 from ..explaining.trace import trace
 from .counts import COUNTS, Counted
@@ -217,7 +217,7 @@ def _watch(
     own: Kernel, tile: Tile, cases: list[Case]
 ) -> tuple[ProductCounts | None, list[Finding]]:
     """The counts of the last product, and the mistakes in all of them."""
-    program, _ = compiler.library(own.made_of, watch_build())
+    program, _ = compiler.library(own.made_of, sanitizer_build())
     counts, findings = sanitize.watch_cases(program, cases, own.made_of, _SECONDS)
     if sanitize.looks_unset(findings):
         findings += sanitize.unset_variables(own.made_of, tile, _SECONDS)
@@ -238,7 +238,7 @@ def _checked(own: Kernel, cases: list[Case], watched: list[Finding]) -> list[Fin
 
 
 def _count(own: Kernel, level: Level, case: Case, product: ProductCounts) -> Counted:
-    compiler.library(own.made_of, count_build())  # outside the time limit
+    compiler.library(own.made_of, access_trace_build())  # outside the time limit
     return Counted(own.child.call(trace, own, case.M, case.N, case.K), product, level.shared)
 
 

@@ -45,7 +45,7 @@ _OF_THE_CPU_DEVICE = {
     *("csrc/emulator", "csrc/emulator/access_trace", "csrc/base/threads.h"),
 }
 _OF_OTHER_BUILDS = re.compile(
-    r"^#ifdef SGEMM_(?:COUNTED|FUSED_TOO|LATE|NAMES_LAUNCHES|OWN|WATCHED)\n"
+    r"^#ifdef SGEMM_(?:COUNTED|CUSTOM|DEFERRED_ASYNC|FUSED_TOO|NAMES_LAUNCHES|SANITIZED)\n"
     r"(?:(?!#).*\n|#(?:include|define) .*\n)*#endif.*\n",
     re.MULTILINE,
 )

@@ -904,8 +904,8 @@ bool prepared_operands_are_reused(const Variant *variant, bool both)
             continue;
         }
 #endif
-#ifdef SGEMM_LATE
-        late_memory_given(each.memory);
+#ifdef SGEMM_DEFERRED_ASYNC
+        deferred_async_memory_given(each.memory);
 #endif
         free(each.memory);
     }

@@ -6,7 +6,7 @@
 
 #include <random>
 
-#ifdef SGEMM_LATE
+#ifdef SGEMM_DEFERRED_ASYNC
 /* A checking build needs a static array of shared memory. */
 __shared__ float linked __attribute__((used));
 #endif

@@ -175,7 +175,7 @@ void record_event(Allocation *allocation, cudaStream_t stream)
     cudaGetLastError();
 }
 
-/* See allocator_give_after. False if the memory is not from this allocator. */
+/* See allocator_free_after. False if the memory is not from this allocator. */
 bool give_after(int device, void *memory, cudaStream_t stream)
 {
     pthread_mutex_lock(&mutex);
@@ -217,7 +217,7 @@ Status take_in_graph(int device, size_t bytes, bool zeros, cudaStream_t stream, 
     return device_checked(device, "adding an allocation to a " GPU_API " graph", error);
 }
 
-/* See allocator_take. `zeros`: for counters. */
+/* See allocator_alloc. `zeros`: for counters. */
 Status take(int device, size_t bytes, bool zeros, cudaStream_t stream, void **memory)
 {
     *memory = nullptr;
@@ -283,12 +283,12 @@ Status take_for(const Launch *where, size_t bytes, bool zeros, void **memory)
 
 } // namespace
 
-Status allocator_take(int device, size_t bytes, cudaStream_t stream, void **memory)
+Status allocator_alloc(int device, size_t bytes, cudaStream_t stream, void **memory)
 {
     return take(device, bytes, false, stream, memory);
 }
 
-void allocator_give(int device, void *memory)
+void allocator_free(int device, void *memory)
 {
     pthread_mutex_lock(&mutex);
     if (Allocation *const found = memory ? find(device, memory) : nullptr) {
@@ -299,7 +299,7 @@ void allocator_give(int device, void *memory)
     pthread_mutex_unlock(&mutex);
 }
 
-void allocator_give_after(int device, void *memory, cudaStream_t stream)
+void allocator_free_after(int device, void *memory, cudaStream_t stream)
 {
     give_after(device, memory, stream);
 }

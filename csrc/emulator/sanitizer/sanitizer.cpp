@@ -50,7 +50,7 @@ uintptr_t address_of(const NamedArray &array)
 /* While only the launcher runs, an access to an operand's memory is a mistake. */
 void protect_operands(int protection)
 {
-    for (const WatchedOperand &operand : operands) {
+    for (const SanitizerOperand &operand : operands) {
         if (operand.memory) {
             mprotect(operand.memory, operand.bytes, protection);
         }
@@ -68,7 +68,7 @@ void add_device_arrays()
     }
 }
 
-void watch_thread(const void *)
+void sanitize_thread(const void *)
 {
     running->depth = 0;
     latest_thread = thread_in_block();
@@ -107,7 +107,7 @@ long long block_of(int64_t cluster, int thread)
 
 /* ------------------------------------------------------------------ called by the CPU device */
 
-void watch_block_begins()
+void sanitize_block_begins()
 {
     ++blocks_begun;
     for (const NamedArray *array = __start_sgemm_shared_arrays; array != __stop_sgemm_shared_arrays;
@@ -139,12 +139,12 @@ void watch_block_begins()
     watching = true;
 }
 
-void watch_block_ends()
+void sanitize_block_ends()
 {
     watching = false;
 }
 
-void watch_thread_runs()
+void sanitize_thread_runs()
 {
     running = &threads_state[block_thread()];
 }
@@ -164,7 +164,7 @@ Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t 
         arrays.end());
     const bool begins = std::none_of(arrays.begin(), arrays.end(),
                                      [](const Array &array) { return array.operand; });
-    for (const WatchedOperand &operand : operands) {
+    for (const SanitizerOperand &operand : operands) {
         if (begins) { /* otherwise an earlier kernel of the product has written C */
             add_array(operand.name, reinterpret_cast<uintptr_t>(operand.memory), operand.bytes, 0,
                       &operand);
@@ -180,7 +180,7 @@ Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t 
                   nullptr);
     }
     const Status status =
-        run_grid({watch_thread, nullptr}, blocks, threads, shared_bytes, cluster, 1, interrupt);
+        run_grid({sanitize_thread, nullptr}, blocks, threads, shared_bytes, cluster, 1, interrupt);
     launch_ended = status.code == STATUS_OK;
     protect_operands(launcher_runs ? PROT_NONE : PROT_READ | PROT_WRITE);
     return status;
@@ -204,7 +204,7 @@ void name_scratch(const void *first, size_t bytes, bool zeros)
     }
 }
 
-void watch_scratch_given(const void *first)
+void sanitizer_scratch_given(const void *first)
 {
     Array *const array = array_at(reinterpret_cast<uintptr_t>(first));
     if (!array || !array->scratch) {
@@ -247,25 +247,25 @@ void name_array(const char *name, const void *first, size_t bytes)
 
 /* ------------------------------------------------------------------ called by driver.cpp */
 
-const char *watch_orders[] = {"", nullptr};
-void watch_order(int) {}
+const char *sanitizer_orders[] = {"", nullptr};
+void sanitizer_order(int) {}
 
-void watch_launcher(bool begins)
+void sanitizer_launcher(bool begins)
 {
     launcher_runs = begins;
     protect_operands(begins ? PROT_NONE : PROT_READ | PROT_WRITE);
 }
 
-bool watch_fill_with_zeros(bool zeros)
+bool sanitizer_fill_with_zeros(bool zeros)
 {
     fills_with_zeros = zeros;
     return true;
 }
 
-FaultyAccess watch_meaning_of(const void *address)
+FaultyAccess sanitizer_meaning_of(const void *address)
 {
     const auto byte = static_cast<const char *>(address);
-    for (const WatchedOperand &operand : operands) {
+    for (const SanitizerOperand &operand : operands) {
         if (!watching && byte >= operand.memory && byte < operand.memory + operand.bytes) {
             latest_site = 0;
             return {"launch failed", "the launcher accesses an operand on the host, and on a GPU "
@@ -279,15 +279,32 @@ FaultyAccess watch_meaning_of(const void *address)
     return {"out of bounds", "the processor refuses this address, which is in no array"};
 }
 
-void watch_operands(const WatchedOperand (&now)[3], double multiply_adds)
+void sanitizer_operands(const SanitizerOperand (&now)[3], double multiply_adds)
 {
+    sanitizer_hooks = {
+        .block_begins = sanitize_block_begins,
+        .block_ends = sanitize_block_ends,
+        .release = sanitize_release,
+        .acquire = sanitize_acquire,
+        .fence = sanitize_fence,
+        .atomic = sanitize_atomic,
+        .called_from = sanitize_called_from,
+        .barrier = sanitize_barrier,
+        .thread_runs = sanitize_thread_runs,
+        .named_barrier = sanitize_named_barrier,
+        .two_barriers = sanitize_two_barriers,
+        .mbarrier = sanitize_mbarrier,
+        .product = sanitize_product,
+        .product_commit = sanitize_product_commit,
+        .product_wait = sanitize_product_wait,
+    };
     rounds_product_begins(multiply_adds);
     std::copy(now, now + 3, operands);
-    watch_forget_suspects();
+    sanitizer_forget_suspects();
     memory_product_begins();
 }
 
-void watch_print_counts()
+void sanitizer_print_counts()
 {
     int64_t shared_bytes = 0;
     for (const NamedArray *array = __start_sgemm_shared_arrays; array != __stop_sgemm_shared_arrays;

@@ -14,7 +14,7 @@
 #include "../../base/sgemm.h"
 
 /* An operand. `memory` has guard bands around it, and gaps between its rows or columns. */
-struct WatchedOperand {
+struct SanitizerOperand {
     const char *name;
     Matrix matrix;
     char *memory;
@@ -25,27 +25,27 @@ struct WatchedOperand {
 };
 
 /* The names of the kernel's own files, with slashes between them. Call it first. */
-void watch_files(const char *names);
+void sanitizer_files(const char *names);
 
 /* Sets the operands of the next launch, and how many multiply-adds its blocks compute at most. */
-void watch_operands(const WatchedOperand (&operands)[3], double multiply_adds);
+void sanitizer_operands(const SanitizerOperand (&operands)[3], double multiply_adds);
 
 /* The host's launcher begins or ends. It must not access the operands' memory itself. */
-void watch_launcher(bool begins);
+void sanitizer_launcher(bool begins);
 
 /* The orders of blocks and threads in which each product is computed, as words; NULL ends them. */
-extern const char *watch_orders[];
-void watch_order(int index);
+extern const char *sanitizer_orders[];
+void sanitizer_order(int index);
 
 /* What shared memory and scratch memory hold at first: zeros, or NaN again. With zeros the next
  * launch prints nothing. Returns false if that is not supported. */
-bool watch_fill_with_zeros(bool zeros);
+bool sanitizer_fill_with_zeros(bool zeros);
 
 /* Forgets the reads of memory that was never written. */
-void watch_forget_suspects();
+void sanitizer_forget_suspects();
 
 /* Whether this product has such reads at new places. */
-bool watch_has_new_suspects();
+bool sanitizer_has_new_suspects();
 
 /* What the threads did in operands that are too large for a record of each word. */
 struct LargeTouch {
@@ -53,31 +53,31 @@ struct LargeTouch {
     int site[3];   /* of these accesses: sanitizer_parts.h */
     bool cut;      /* the block was ended: it has too many accesses */
 };
-const LargeTouch &watch_large_touch();
+const LargeTouch &sanitizer_large_touch();
 
 /* Prints a finding at a place. */
-void watch_print_at(const char *kind, int site, const char *array, const char *text);
+void sanitizer_print_at(const char *kind, int site, const char *array, const char *text);
 
 /* Why the processor refused an access. */
 struct FaultyAccess {
     const char *kind, *text;
 };
-FaultyAccess watch_meaning_of(const void *address);
+FaultyAccess sanitizer_meaning_of(const void *address);
 
-/* Prints what happened since watch_operands(): the barriers of the first block, the atomic
+/* Prints what happened since sanitizer_operands(): the barriers of the first block, the atomic
  * operations of all threads, the accesses of the first block's busiest thread, the bytes of
  * static shared memory, and the first block's reads of shared memory: all, those after a read of A
  * or B since the last barrier, and those with a copy on its way. */
-void watch_print_counts();
+void sanitizer_print_counts();
 
 /* Prints a finding with the kernel's latest line and thread. Signal handlers may call it. */
-void watch_print_place(const char *kind, const char *text);
+void sanitizer_print_place(const char *kind, const char *text);
 
 /* Prints that an element of C is wrong, with the line that stored it and an unread factor. */
-void watch_print_wrong(int64_t row, int64_t col, double got, double right);
+void sanitizer_print_wrong(int64_t row, int64_t col, double got, double right);
 
 /* For a product that is wrong, or whose launch failed: prints the reads of memory that was never
  * written, and the first element of C that was never written if the launch has ended. */
-void watch_print_suspects(bool has_ended);
+void sanitizer_print_suspects(bool has_ended);
 
 #endif

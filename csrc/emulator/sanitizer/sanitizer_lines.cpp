@@ -70,7 +70,7 @@ void read_sites()
 
 } // namespace
 
-void watch_files(const char *names)
+void sanitizer_files(const char *names)
 {
     for (const char *end; *names; names = *end ? end + 1 : end) {
         end = strchrnul(names, '/');

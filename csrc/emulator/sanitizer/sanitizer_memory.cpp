@@ -5,7 +5,7 @@
 
 #include "sanitizer_parts.h"
 
-WatchedOperand operands[3];
+SanitizerOperand operands[3];
 std::vector<Array> arrays;
 bool fills_with_zeros;
 Done done;
@@ -19,14 +19,14 @@ struct Layout {
     int64_t lines, length, ld;
 };
 
-Layout layout_of(const WatchedOperand &operand)
+Layout layout_of(const SanitizerOperand &operand)
 {
     const Matrix &X = operand.matrix;
     return operand.by_columns ? Layout{X.cols, X.rows, X.col_stride}
                               : Layout{X.rows, X.cols, X.row_stride};
 }
 
-bool inside_operand(const WatchedOperand &operand, uintptr_t address)
+bool inside_operand(const SanitizerOperand &operand, uintptr_t address)
 {
     const auto first = reinterpret_cast<uintptr_t>(operand.matrix.data);
     const Layout layout = layout_of(operand);
@@ -132,7 +132,7 @@ constexpr int64_t most_large_accesses = 4000000; /* then the block ends: it is t
 LargeTouch large;
 int64_t large_accesses;
 
-bool is_large(const WatchedOperand *operand)
+bool is_large(const SanitizerOperand *operand)
 {
     return operand && operand->bytes > most_recorded;
 }
@@ -163,7 +163,7 @@ bool leaves_array(const Array &array, uintptr_t address, uintptr_t last, const c
                   Site site)
 {
     for (uintptr_t word = address; word <= last; word += sizeof(float)) {
-        const WatchedOperand *const operand = array.operand;
+        const SanitizerOperand *const operand = array.operand;
         if (operand ? inside_operand(*operand, word) : word < array.end) {
             continue;
         }
@@ -219,7 +219,7 @@ Array *array_at(uintptr_t address)
 }
 
 void add_array(const char *name, uintptr_t begin, size_t bytes, size_t behind,
-               const WatchedOperand *operand, bool scratch)
+               const SanitizerOperand *operand, bool scratch)
 {
     const bool is_input = operand && operand->input;
     const size_t words = is_large(operand) ? 0 : bytes / sizeof(float) + 1;
@@ -279,7 +279,7 @@ void look(const void *pointer, int bytes, bool store, bool atomic, Site site)
                        element_of(*array, address).c_str()));
     }
     if (!store && is_unset_C(*array, address)) {
-        tell("memory nobody wrote", site, array->name,
+        tell("uninitialized read", site, array->name,
              formatted("thread %d reads %s although beta is 0", thread_in_block(),
                        element_of(*array, address).c_str()));
     }
@@ -328,7 +328,7 @@ void look_at(const void *pointer, int bytes, bool store, const void *returns_to)
 /* ------------------------------------------------------------------ called by the CPU device */
 
 /* mbarriers may be used by all threads at once, but only after their initialization. */
-void watch_mbarrier(const void *barrier, bool begins)
+void sanitize_mbarrier(const void *barrier, bool begins)
 {
     const auto address = reinterpret_cast<uintptr_t>(barrier);
     Array *const array = array_at(address);
@@ -354,7 +354,7 @@ void memory_product_begins()
     large_accesses = 0;
 }
 
-const LargeTouch &watch_large_touch()
+const LargeTouch &sanitizer_large_touch()
 {
     return large;
 }

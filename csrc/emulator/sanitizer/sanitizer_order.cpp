@@ -162,7 +162,7 @@ void count_tile(void *to, const TensorMap *map, uint64_t *barrier, int, int, int
 
 /* ------------------------------------------------------------------ called by the CPU device */
 
-void watch_release(const void *object)
+void sanitize_release(const void *object)
 {
     const int thread = running->number;
     const int count = thread_count();
@@ -178,7 +178,7 @@ void watch_release(const void *object)
     ++clocks[thread][thread];
 }
 
-void watch_acquire(const void *object)
+void sanitize_acquire(const void *object)
 {
     const int thread = running->number;
     const std::vector<unsigned> &left = left_at[object];
@@ -202,7 +202,7 @@ void watch_acquire(const void *object)
     }
 }
 
-void watch_fence()
+void sanitize_fence()
 {
     const int thread = running->number;
     unsigned *const own = clocks[thread];
@@ -216,7 +216,7 @@ void watch_fence()
     ++own[thread];
 }
 
-void watch_barrier()
+void sanitize_barrier()
 {
     done.barriers += blockIdx.x == 0 && running->number == 0;
     done.new_inputs[running->number] = 0;
@@ -224,7 +224,7 @@ void watch_barrier()
 
 /* A thread that may arrive before an earlier round is complete may take the place of a thread of
  * that round. */
-void watch_named_barrier(int rank, int id, unsigned round)
+void sanitize_named_barrier(int rank, int id, unsigned round)
 {
     const int thread = running->number;
     Arrivals &arrivals = named_barriers[{rank, id}];
@@ -246,14 +246,14 @@ void watch_named_barrier(int rank, int id, unsigned round)
     arrivals.now.emplace_back(thread, clocks[thread][thread]);
 }
 
-void watch_called_from(const void *returns_to)
+void sanitize_called_from(const void *returns_to)
 {
     if (const Site site = site_of(returns_to)) {
         running->latest = site;
     }
 }
 
-void watch_atomic(const void *address, size_t bytes)
+void sanitize_atomic(const void *address, size_t bytes)
 {
     const int thread = running->number;
     const Site here = present_site();
@@ -261,7 +261,7 @@ void watch_atomic(const void *address, size_t bytes)
     const auto word = reinterpret_cast<uintptr_t>(address);
     const Array *const array = array_at(word);
     if (array && is_unset_C(*array, word)) {
-        tell("memory nobody wrote", here, array->name,
+        tell("uninitialized read", here, array->name,
              formatted("thread %d adds to %s, and no thread has set it: beta is 0",
                        thread_in_block(), element_of(*array, word).c_str()));
     }

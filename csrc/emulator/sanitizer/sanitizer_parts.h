@@ -10,9 +10,28 @@
 #include <vector>
 
 #include "../block.h"
+#include "../sanitizer_hooks.h"
 #include "sanitizer.h"
 
 #pragma GCC visibility push(hidden)
+
+/* ------------------------------------------------------------------ the emulator's hooks */
+
+void sanitize_block_begins();
+void sanitize_block_ends();
+void sanitize_release(const void *object);
+void sanitize_acquire(const void *object);
+void sanitize_fence();
+void sanitize_atomic(const void *address, size_t bytes);
+void sanitize_called_from(const void *returns_to);
+void sanitize_barrier();
+void sanitize_thread_runs();
+void sanitize_named_barrier(int rank, int id, unsigned round);
+void sanitize_two_barriers(int other_thread, int other_line, int line);
+void sanitize_mbarrier(const void *barrier, bool begins);
+void sanitize_product(float *const *sums, int n);
+void sanitize_product_commit();
+void sanitize_product_wait(int left);
 
 /* ------------------------------------------------------------------ sanitizer_lines.cpp */
 
@@ -28,7 +47,7 @@ struct Line {
 Site site_of(const void *returns_to);
 Line line_of(Site site);
 
-/* Whether the site is in one of the files that watch_files() names. */
+/* Whether the site is in one of the files that sanitizer_files() names. */
 bool is_own(Site site);
 
 /* 'line 7', or 'line 7 of ptx.h' for a file that is not the kernel's. */
@@ -128,11 +147,11 @@ struct Array {
     std::vector<Word> words; /* empty for an input */
     std::vector<uint32_t>
         seen; /* by word: the latest block that accessed it; not for shared memory */
-    const WatchedOperand *operand; /* NULL for scratch and shared memory */
-    bool given = false;            /* scratch that the launcher has given back */
+    const SanitizerOperand *operand; /* NULL for scratch and shared memory */
+    bool given = false;              /* scratch that the launcher has given back */
 };
 
-extern WatchedOperand operands[3];
+extern SanitizerOperand operands[3];
 extern std::vector<Array> arrays;
 extern bool fills_with_zeros; /* and prints nothing */
 
@@ -140,7 +159,7 @@ extern bool fills_with_zeros; /* and prints nothing */
 constexpr size_t redzone = 128;
 
 void add_array(const char *name, uintptr_t begin, size_t bytes, size_t behind,
-               const WatchedOperand *operand, bool scratch = false);
+               const SanitizerOperand *operand, bool scratch = false);
 
 /* Searches the newest array first: it may be part of an older one. */
 Array *array_at(uintptr_t address);
@@ -160,7 +179,7 @@ bool is_unset_C(const Array &array, uintptr_t address);
 
 std::string element_of(const Array &array, uintptr_t address);
 
-/* What one product did, for watch_print_counts. */
+/* What one product did, for sanitizer_print_counts. */
 struct Done {
     int64_t barriers;              /* of the first block */
     int64_t atomics;               /* of all threads */

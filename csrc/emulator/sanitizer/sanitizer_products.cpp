@@ -98,7 +98,7 @@ void count_wgmma(int n, const void *a, const void *b, int swizzle)
 
 /* ------------------------------------------------------------------ called by the CPU device */
 
-void watch_product(float *const *sums, int n)
+void sanitize_product(float *const *sums, int n)
 {
     Warpgroup &group = warpgroup();
     const Site here = present_site();
@@ -110,7 +110,7 @@ void watch_product(float *const *sums, int n)
     }
 }
 
-void watch_product_commit()
+void sanitize_product_commit()
 {
     Warpgroup &group = warpgroup();
     for (Product &product : group.products) {
@@ -122,7 +122,7 @@ void watch_product_commit()
     ++group.groups;
 }
 
-void watch_product_wait(int left)
+void sanitize_product_wait(int left)
 {
     Warpgroup &group = warpgroup();
     std::vector<Product> in_flight;

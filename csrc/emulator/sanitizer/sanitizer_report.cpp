@@ -10,7 +10,7 @@
 
 #include "sanitizer_parts.h"
 
-void watch_grid(const int64_t *grid); /* called by plain.h */
+void sanitizer_grid(const int64_t *grid); /* called by plain.h */
 
 namespace {
 
@@ -230,7 +230,7 @@ void tell_race(const Array &array, uintptr_t address, const Touch &before, bool 
 }
 
 /* Called by the CPU device. */
-void watch_two_barriers(int other_thread, int other_line, int line)
+void sanitize_two_barriers(int other_thread, int other_line, int line)
 {
     tell("two barriers", present_site(), "",
          formatted("thread %d waits at line %d while thread %d waits at line %d: a GPU takes both "
@@ -240,7 +240,7 @@ void watch_two_barriers(int other_thread, int other_line, int line)
 
 void suspect(Site site, const char *array, const std::string &text)
 {
-    suspects.insert({{site, array}, {thread_in_block(), blockIdx.x, "memory nobody wrote", text}});
+    suspects.insert({{site, array}, {thread_in_block(), blockIdx.x, "uninitialized read", text}});
 }
 
 void suspect_of_copy(const Array &array, uintptr_t address, const Touch &read, const Touch &copy)
@@ -258,17 +258,17 @@ void suspect_of_copy(const Array &array, uintptr_t address, const Touch &read, c
 
 /* ------------------------------------------------------------------ called by driver.cpp */
 
-void watch_grid(const int64_t *grid)
+void sanitizer_grid(const int64_t *grid)
 {
     std::copy_n(grid, 3, grid_size);
 }
 
-void watch_forget_suspects()
+void sanitizer_forget_suspects()
 {
     suspects.clear();
 }
 
-bool watch_has_new_suspects()
+bool sanitizer_has_new_suspects()
 {
     static std::set<std::pair<Site, const char *>> known;
     bool has_new = false;
@@ -278,7 +278,7 @@ bool watch_has_new_suspects()
     return has_new;
 }
 
-void watch_print_place(const char *kind, const char *text)
+void sanitizer_print_place(const char *kind, const char *text)
 {
     if (latest_site == 0 || unaligned_site != latest_site) { /* otherwise reported already */
         print_finding(kind, latest_site, "", latest_block, latest_thread, no_thread, text);
@@ -286,7 +286,7 @@ void watch_print_place(const char *kind, const char *text)
     fflush(stdout);
 }
 
-void watch_print_wrong(int64_t row, int64_t col, double got, double right)
+void sanitizer_print_wrong(int64_t row, int64_t col, double got, double right)
 {
     std::string text =
         formatted("C[%lld, %lld] is %.9g, expected %.9g", static_cast<long long>(row),
@@ -319,12 +319,12 @@ void watch_print_wrong(int64_t row, int64_t col, double got, double right)
     print_finding("wrong values", site, "C", -1, no_thread, no_thread, text);
 }
 
-void watch_print_at(const char *kind, Site site, const char *array, const char *text)
+void sanitizer_print_at(const char *kind, Site site, const char *array, const char *text)
 {
     print_finding(kind, site, array, -1, no_thread, no_thread, text);
 }
 
-void watch_print_suspects(bool has_ended)
+void sanitizer_print_suspects(bool has_ended)
 {
     if (has_ended && arrays.empty()) {
         print_finding("never set", 0, "C", -1, no_thread, no_thread, "no kernel was launched");

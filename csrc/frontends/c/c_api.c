@@ -489,7 +489,7 @@ static void *allocate(int device, size_t bytes)
     const size_t whole = (sizeof(Header) + bytes + 63) / 64 * 64;
     const bool on_gpu = device >= 0 && check_gpu(device).code == STATUS_OK;
     PinnedBlock *const block =
-        on_gpu ? pinned_take(device_kinds[DEVICE_CUDA], device, whole) : NULL;
+        on_gpu ? pinned_alloc(device_kinds[DEVICE_CUDA], device, whole) : NULL;
     Header *const header = block ? pinned_memory(block) : aligned_alloc(64, whole);
     if (!header) {
         return NULL;
@@ -513,7 +513,7 @@ void sgemm_kernels_free(void *memory)
     Call call;
     call_begin(&call);
     if (header && header->block) {
-        pinned_give(header->block);
+        pinned_free(header->block);
     } else {
         free(header);
     }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "../../runtime/catalog.h"
-#include "own.h"
+#include "custom.h"
 #include "raising.h"
 #include "state.h"
 
@@ -68,7 +68,7 @@ const char *text_of(PyObject *argument, const char *name, const char *example)
 const Variant *choose_variant(PyObject *argument, const Variant *(*find)(const char *name))
 {
     if (PyCapsule_CheckExact(argument)) {
-        const OpenKernel *const own = own_kernel_of(argument);
+        const OpenKernel *const own = custom_kernel_of(argument);
         return own ? &own->variant : NULL;
     }
     const char *const name = text_of(argument, "variant", "'vec4'");

@@ -77,9 +77,9 @@ int interop_may_import(PyObject *module, PyObject *argument)
     if ((PyObject *)Py_TYPE(argument) == state_of(module)->DeviceArray) {
         return 1;
     }
-    const DlExchange *const exchange = exchange_of(module, argument);
+    const DlExchange *const exchange = dlpack_exchange_of(module, argument);
     DlTensor tensor;
-    if (exchange && exchange_view(exchange, argument, &tensor)) {
+    if (exchange && dlpack_exchange_view(exchange, argument, &tensor)) {
         return !is_host(tensor.device.kind);
     }
     const int importable = has_attribute(argument, "__dlpack_device__");
@@ -198,9 +198,9 @@ bool interop_locate(Imported *imported, PyObject *module)
     if (tensor_is_refused(imported->name, imported->argument)) {
         return false;
     }
-    const DlExchange *const exchange = exchange_of(module, imported->argument);
+    const DlExchange *const exchange = dlpack_exchange_of(module, imported->argument);
     DlTensor tensor;
-    const bool is_viewed = exchange && exchange_view(exchange, imported->argument, &tensor);
+    const bool is_viewed = exchange && dlpack_exchange_view(exchange, imported->argument, &tensor);
     if (exchange && !is_viewed && tensor_refuse(imported->name, imported->argument)) {
         return false;
     }
@@ -641,7 +641,7 @@ static bool import_by_exchange(Imported *imported, StreamScope *scope, PyObject 
         return false;
     }
     if (strcmp(imported->name, "out") == 0) {
-        const int read_only = exchange_is_read_only(imported->exchange, imported->argument);
+        const int read_only = dlpack_exchange_is_read_only(imported->exchange, imported->argument);
         imported->read_only = read_only != 0;
         if (read_only < 0) {
             return false;
@@ -654,9 +654,9 @@ static bool import_by_exchange(Imported *imported, StreamScope *scope, PyObject 
 static const DlExchange *host_exchange(PyObject *module, PyObject *argument, DlTensor *tensor)
 {
     const DlExchange *const exchange =
-        PyArray_Check(argument) ? NULL : exchange_of(module, argument);
-    const bool is_on_host =
-        exchange && exchange_view(exchange, argument, tensor) && is_host(tensor->device.kind);
+        PyArray_Check(argument) ? NULL : dlpack_exchange_of(module, argument);
+    const bool is_on_host = exchange && dlpack_exchange_view(exchange, argument, tensor) &&
+                            is_host(tensor->device.kind);
     return is_on_host ? exchange : NULL;
 }
 

@@ -3,7 +3,7 @@
 #define SGEMM_INTEROP_H
 
 #include "../../runtime/cuda/device_arrays.h"
-#include "exchange.h"
+#include "dlpack_exchange.h"
 #include "operand.h"
 #include "python.h"
 

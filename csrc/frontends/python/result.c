@@ -9,7 +9,7 @@ static const char *const capsule_name = "sgemm_kernels.pinned";
  * device. */
 static void release(PyObject *capsule)
 {
-    pinned_give(PyCapsule_GetPointer(capsule, capsule_name));
+    pinned_free(PyCapsule_GetPointer(capsule, capsule_name));
 }
 
 /* The size of an array in bytes; 0 if it is empty, or if the size overflows. */
@@ -31,7 +31,7 @@ PyObject *result_array(int dimensions, const npy_intp *shape, const Device *devi
     const size_t bytes = bytes_for(dimensions, shape);
     if (bytes && device && device->pin) {
         PyThreadState *const thread = PyEval_SaveThread();
-        block = pinned_take(device, index, bytes);
+        block = pinned_alloc(device, index, bytes);
         PyEval_RestoreThread(thread);
     }
     if (!block) {
@@ -39,7 +39,7 @@ PyObject *result_array(int dimensions, const npy_intp *shape, const Device *devi
     }
     PyObject *const owner = PyCapsule_New(block, capsule_name, release);
     if (!owner) {
-        pinned_give(block);
+        pinned_free(block);
         return NULL;
     }
     PyObject *const array = PyArray_New(&PyArray_Type, dimensions, shape, NPY_FLOAT, NULL,

@@ -150,7 +150,8 @@ PyObject *run_take_out(PyObject *module, const RunArguments *arguments, Product 
         if (PyArray_Check(arguments->A)) {
             return new_numpy_result(product, batch, axes, shape);
         }
-        out = exchange_new(exchange_of(module, arguments->A), DLPACK_CPU, 0, axes, shape, &memory);
+        out = dlpack_exchange_new(dlpack_exchange_of(module, arguments->A), DLPACK_CPU, 0, axes,
+                                  shape, &memory);
         if (out) {
             batch_add_contiguous(memory, product, batch);
         }
@@ -161,8 +162,9 @@ PyObject *run_take_out(PyObject *module, const RunArguments *arguments, Product 
         return NULL;
     }
     const bool is_numpys = PyArray_Check(out);
-    const int read_only = is_numpys ? !PyArray_ISWRITEABLE((PyArrayObject *)out)
-                                    : exchange_is_read_only(exchange_of(module, out), out);
+    const int read_only = is_numpys
+                              ? !PyArray_ISWRITEABLE((PyArrayObject *)out)
+                              : dlpack_exchange_is_read_only(dlpack_exchange_of(module, out), out);
     if (read_only < 0 ||
         !operand_fits_result(&view, OF_OUT, interop_library(out), product, batch) ||
         !operand_is_writable(read_only, &view, is_numpys)) {

@@ -6,10 +6,10 @@
 #include "../../runtime/many.h"
 #include "attributes.h"
 #include "choosing.h"
+#include "custom.h"
 #include "device_array.h"
 #include "interop.h"
 #include "operand.h"
-#include "own.h"
 #include "prepared.h"
 #include "raising.h"
 #include "running.h"
@@ -499,7 +499,7 @@ static PyObject *run_own(PyObject *kernel, const RunArguments *all, const Operan
             done = !given[i] || given[i] == Py_None ||
                    PyDict_SetItemString(keywords, names[i], given[i]) == 0;
         }
-        PyObject *const result = done ? own_kernel_run(kernel, args, keywords) : NULL;
+        PyObject *const result = done ? custom_kernel_run(kernel, args, keywords) : NULL;
         done = result ? PyList_Append(results, result) == 0 : fail_in(n);
         Py_XDECREF(result);
         Py_XDECREF(keywords);

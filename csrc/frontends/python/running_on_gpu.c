@@ -146,7 +146,7 @@ PyObject *run_new_result(PyObject *module, StreamScope *scope, const Imported *A
             cuda->give_idle_back();
             Py_END_ALLOW_THREADS;
         }
-        made = exchange_new(A->exchange, DLPACK_GPU, A->device, axes, shape, &memory);
+        made = dlpack_exchange_new(A->exchange, DLPACK_GPU, A->device, axes, shape, &memory);
     }
     if (!made) {
         raise_out_of_memory(module);

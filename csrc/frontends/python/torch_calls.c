@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "../../runtime/device.h"
+#include "../torch/dispatch_override.h"
 #include "../torch/operators.h"
-#include "../torch/takeover.h"
-#include "exchange.h"
+#include "dlpack_exchange.h"
 #include "raising.h"
 
 static PyObject *none_or_raise(PyObject *module, const Status *status)
@@ -110,7 +110,7 @@ PyObject *torch_start(PyObject *module, PyObject *args)
         Py_XDECREF(old);
         settings.reduced = ask_reduced;
     }
-    const Status status = torch_take_over(key, &settings);
+    const Status status = torch_override_dispatch(key, &settings);
     return none_or_raise(module, &status);
 }
 
@@ -158,7 +158,7 @@ static const DlExchange *exchange; /* of torch.Tensor */
 static bool view(PyObject *tensor, TorchTensor *seen)
 {
     DlTensor borrowed;
-    if (!exchange_view(exchange, tensor, &borrowed)) {
+    if (!dlpack_exchange_view(exchange, tensor, &borrowed)) {
         return false;
     }
     *seen = (TorchTensor){.data = (char *)borrowed.data + borrowed.byte_offset,
@@ -383,7 +383,7 @@ PyObject *torch_kernel(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "sOO", &name, &fallback, &example)) {
         return NULL;
     }
-    exchange = exchange_of(module, example);
+    exchange = dlpack_exchange_of(module, example);
     if (!exchange) {
         PyErr_SetString(PyExc_RuntimeError, "torch.Tensor lacks __dlpack_c_exchange_api__");
         return NULL;

@@ -6,8 +6,8 @@
 #include "../../emulator/access_trace/access_trace.h"
 #include "../../runtime/catalog.h"
 #include "choosing.h"
+#include "custom.h"
 #include "lists.h"
-#include "own.h"
 #include "raising.h"
 
 static PyObject *first_request(const Access *access)
@@ -60,7 +60,7 @@ PyObject *trace(PyObject *module, PyObject *args)
     if (!variant || !can_run(module, variant, DEVICE_CPU, 0)) {
         return NULL;
     }
-    const OpenKernel *const own = PyCapsule_CheckExact(name) ? own_kernel_of(name) : NULL;
+    const OpenKernel *const own = PyCapsule_CheckExact(name) ? custom_kernel_of(name) : NULL;
     if (own && !own->code->count) {
         PyErr_SetString(PyExc_ValueError, "this library is not a counting build");
         return NULL;

@@ -1,4 +1,4 @@
-/* The operators sgemm_kernels::mm, addmm, bmm and baddbmm, and the takeover of PyTorch's own. */
+/* The operators sgemm_kernels::mm, addmm, bmm and baddbmm, and the override of PyTorch's own. */
 #ifndef SGEMM_TORCH_OPERATORS_H
 #define SGEMM_TORCH_OPERATORS_H
 

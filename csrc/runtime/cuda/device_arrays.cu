@@ -59,7 +59,7 @@ Status take_matrix(StreamScope *scope, int64_t rows, int64_t cols, Matrix *matri
                              ? PTRDIFF_MAX
                              : static_cast<size_t>(rows * cols) * sizeof(float);
     void *memory = nullptr;
-    const Status status = scope_take(scope, bytes, &memory);
+    const Status status = scope_alloc(scope, bytes, &memory);
     *matrix = {static_cast<float *>(memory), rows, cols, cols, 1};
     return status.code != STATUS_OUT_OF_MEMORY
                ? status
@@ -184,7 +184,7 @@ struct Ready {
 void give_copies(StreamScope *scope, Copies *copies)
 {
     for (Matrix *const copy : {&copies->A, &copies->B, &copies->C}) {
-        scope_give(scope, copy->data);
+        scope_free(scope, copy->data);
         copy->data = nullptr;
     }
 }
@@ -296,7 +296,7 @@ Status compute_separately(StreamScope *scope, const Product &product, const Batc
                       from = batch_product(&separate, &contiguous, n).out;
         status = scope_copy(scope, &to, &from);
     }
-    scope_give(scope, memory.data);
+    scope_free(scope, memory.data);
     return status;
 }
 
@@ -521,11 +521,11 @@ Status split_by_product(StreamScope *scope, const Variant *waves, const Matrix &
     problem.alpha = 1.0f;
     const Launch where = {scope->device, scope->stream, nullptr, {nullptr, prepared}, false};
     const Status launched = waves->launch[DEVICE_CUDA](&problem, &where);
-    scope_give(scope, problem.C.data);
+    scope_free(scope, problem.C.data);
     if (launched.code == STATUS_OK && prepared->ready) {
         return status_ok();
     }
-    scope_give(scope, prepared->memory);
+    scope_free(scope, prepared->memory);
     return launched.code != STATUS_OK
                ? launched
                : status_error(STATUS_OUT_OF_MEMORY,

@@ -227,9 +227,9 @@ void release(DeviceBuffer *buffer, cudaStream_t stream, unsigned long long order
         clear(&event);
     }
     if (done) {
-        allocator_give(buffer->device, buffer->matrix.data);
+        allocator_free(buffer->device, buffer->matrix.data);
     } else {
-        allocator_give_after(buffer->device, buffer->matrix.data, stream);
+        allocator_free_after(buffer->device, buffer->matrix.data, stream);
     }
     free(buffer);
 }

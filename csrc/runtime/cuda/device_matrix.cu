@@ -18,7 +18,7 @@ Status device_matrix_allocate(int device, int64_t rows, int64_t cols, bool colum
     const size_t bytes =
         countable ? static_cast<size_t>(lines) * static_cast<size_t>(ld) * sizeof(float) : SIZE_MAX;
     void *memory = nullptr;
-    const Status status = allocator_take(device, bytes, nullptr, &memory);
+    const Status status = allocator_alloc(device, bytes, nullptr, &memory);
     matrix->data = static_cast<float *>(memory);
     if (status.code != STATUS_OUT_OF_MEMORY) {
         return status;
@@ -30,7 +30,7 @@ Status device_matrix_allocate(int device, int64_t rows, int64_t cols, bool colum
 
 void device_matrix_release(int device, Matrix *matrix)
 {
-    allocator_give(device, matrix->data);
+    allocator_free(device, matrix->data);
     matrix->data = nullptr;
 }
 

@@ -53,13 +53,13 @@ extern "C" Status cuda_multiply(const Product *product)
         return status;
     }
     Streams *streams;
-    status = streams_take(device, &streams);
+    status = streams_alloc(device, &streams);
     if (status.code == STATUS_OK) {
         bool began;
         /* The GPUs of a team wait for each other, so they must not wait for other calls. */
         status =
             product->team ? multiply(product, streams, &began) : multiply_locked(product, streams);
-        streams_give(device, streams);
+        streams_free(device, streams);
     }
     session_close();
     return status;

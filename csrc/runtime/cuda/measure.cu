@@ -33,7 +33,7 @@ Status enter(int device, Place *place)
     *place = {device, nullptr};
     Status status = session_open(device);
     if (status.code == STATUS_OK) {
-        status = streams_take(device, &place->streams);
+        status = streams_alloc(device, &place->streams);
         if (status.code != STATUS_OK) {
             session_close();
         }
@@ -50,7 +50,7 @@ Status finish(const Place *place)
 void leave(const Place *place)
 {
     allocator_settle(place->device, place->streams->run, true);
-    streams_give(place->device, place->streams);
+    streams_free(place->device, place->streams);
     session_close();
 }
 

@@ -109,7 +109,7 @@ void finish_piece(Call *call, int slot)
     const int64_t piece = call->waiting_piece[slot];
     const cudaError_t error =
         call->overlaps ? cudaEventSynchronize(call->streams->downloaded[piece % streams_steps])
-                       : cudaStreamSynchronize(call->streams->down);
+                       : cudaStreamSynchronize(call->streams->d2h);
     if (check(call, computing, error)) {
         product_changes_out(&call->product);
         const int64_t ld = leading_dimension(out->cols);
@@ -130,15 +130,15 @@ void finish_piece(Call *call, int slot)
 bool download(Call *call, const Step *step)
 {
     const Matrix *const C = &step->problem.C;
-    const cudaStream_t down = call->streams->down;
+    const cudaStream_t d2h = call->streams->d2h;
     Matrix host;
     if (as_pinned_matrix(&step->out, false, &host)) {
         product_changes_out(&call->product);
-        return check(call, copying_out, device_matrix_copy(&host, C, cudaMemcpyDeviceToHost, down));
+        return check(call, copying_out, device_matrix_copy(&host, C, cudaMemcpyDeviceToHost, d2h));
     }
     if (!call->pieces.memory) {
         const size_t bytes = call->C.slot_bytes * (call->overlaps ? out_slots : 1);
-        if (!take_staging(call->device, bytes, &call->pieces)) {
+        if (!alloc_staging(call->device, bytes, &call->pieces)) {
             call->status = no_staging(bytes);
             return false;
         }
@@ -153,7 +153,7 @@ bool download(Call *call, const Step *step)
     call->waiting_piece[slot] = step->piece;
     call->waiting[slot] = step->out;
     return check(call, copying_out,
-                 cudaMemcpyAsync(staged, C->data, bytes, cudaMemcpyDeviceToHost, down));
+                 cudaMemcpyAsync(staged, C->data, bytes, cudaMemcpyDeviceToHost, d2h));
 }
 
 /* ------------------------------------------------------------------ steps */
@@ -205,7 +205,7 @@ bool perform_step(Call *call, const Step *step)
             return false;
         }
         const int64_t before = step->piece - call->panels.c_held; /* in the same slot */
-        if (!check(call, copying_in, cudaEventRecord(streams->uploaded[number], streams->up)) ||
+        if (!check(call, copying_in, cudaEventRecord(streams->uploaded[number], streams->h2d)) ||
             !check(call, computing,
                    cudaStreamWaitEvent(streams->run, streams->uploaded[number], 0)) ||
             (before >= 0 &&
@@ -226,14 +226,14 @@ bool perform_step(Call *call, const Step *step)
     if (step->out.data) {
         if ((call->overlaps &&
              !check(call, copying_out,
-                    cudaStreamWaitEvent(streams->down, streams->computed[number], 0))) ||
+                    cudaStreamWaitEvent(streams->d2h, streams->computed[number], 0))) ||
             !download(call, step)) {
             return false;
         }
         if (call->overlaps &&
             !check(
                 call, copying_out,
-                cudaEventRecord(streams->downloaded[step->piece % streams_steps], streams->down))) {
+                cudaEventRecord(streams->downloaded[step->piece % streams_steps], streams->d2h))) {
             return false;
         }
     }
@@ -258,8 +258,8 @@ void issue_next(Call *call)
         perform_step(call, &item->step);
         return;
     }
-    const cudaStream_t up = call->streams->up;
-    const cudaStream_t stream = item->kind == Item::EXCHANGE ? call->streams->across : up;
+    const cudaStream_t h2d = call->streams->h2d;
+    const cudaStream_t stream = item->kind == Item::EXCHANGE ? call->streams->p2p : h2d;
     if (item->after && !check(call, copying_in, cudaStreamWaitEvent(stream, item->after, 0))) {
         return;
     }
@@ -273,15 +273,15 @@ void issue_next(Call *call)
     }
     if (item->kind == Item::COPY) {
         check(call, copying_in,
-              device_matrix_copy(&item->device, &item->host, cudaMemcpyHostToDevice, up));
+              device_matrix_copy(&item->device, &item->host, cudaMemcpyHostToDevice, h2d));
         return;
     }
     call->moving[number] =
         check(call, copying_in,
               cudaMemcpyAsync(item->to, item->job.to.data, item->bytes, cudaMemcpyHostToDevice,
-                              up)) &&
+                              h2d)) &&
         (!call->recycles ||
-         check(call, copying_in, cudaEventRecord(call->streams->moved[number], up)));
+         check(call, copying_in, cudaEventRecord(call->streams->moved[number], h2d)));
 }
 
 /* The next free item. The copy from its chunk was issued copies_ahead items ago. */
@@ -300,7 +300,7 @@ void add_chunk(Call *call, const Strided *from, char *to, int64_t ld, cudaEvent_
     if (call->moving[number]) {
         check(call, copying_in,
               call->recycles ? cudaEventSynchronize(call->streams->moved[number])
-                             : cudaStreamSynchronize(call->streams->up));
+                             : cudaStreamSynchronize(call->streams->h2d));
         call->moving[number] = false;
     }
     if (call->status.code != STATUS_OK) {
@@ -510,8 +510,8 @@ bool allocate_panels(Call *call, Operand *operand, int held, int64_t elements)
         operand->content[slot] = operand->used[slot] = operand->prepared_panel[slot] = -1;
     }
     void *memory;
-    call->status = allocator_take(call->device, operand->slot_bytes * static_cast<size_t>(held),
-                                  nullptr, &memory);
+    call->status = allocator_alloc(call->device, operand->slot_bytes * static_cast<size_t>(held),
+                                   nullptr, &memory);
     operand->memory = static_cast<char *>(memory);
     return call->status.code == STATUS_OK;
 }
@@ -522,7 +522,7 @@ void release_panels(Call *call, Operand *operand)
     for (int slot = 0; operand->prepared && slot < operand->held; ++slot) {
         scratch_give(operand->prepared[slot].memory, &where);
     }
-    allocator_give(call->device, operand->memory);
+    allocator_free(call->device, operand->memory);
     free(operand->content);
     free(operand->prepared);
     operand->memory = nullptr;
@@ -618,7 +618,7 @@ void drain(Call *call)
     }
     if (call->overlaps && call->status.code == STATUS_OK) {
         /* The downloads follow every upload and kernel. */
-        check(call, computing, cudaStreamSynchronize(call->streams->down));
+        check(call, computing, cudaStreamSynchronize(call->streams->d2h));
     } else if (call->status.code == STATUS_OK) {
         check(call, computing, cudaStreamSynchronize(call->streams->run));
     }
@@ -628,7 +628,7 @@ void drain(Call *call)
     if (call->status.code != STATUS_OK) {
         /* Wait for each, since a wait itself may fail. */
         for (const cudaStream_t stream :
-             {call->streams->up, call->streams->across, call->streams->run, call->streams->down}) {
+             {call->streams->h2d, call->streams->p2p, call->streams->run, call->streams->d2h}) {
             check(call, computing, cudaStreamSynchronize(stream));
         }
         device_checked(call->device, computing, device_wait());
@@ -652,7 +652,7 @@ void multiply(Call *call)
     call->chunk_bytes = call->chunk_bytes < most_chunk ? call->chunk_bytes : most_chunk;
     call->recycles = in > call->chunk_bytes * streams_chunks;
     const size_t staging = static_cast<size_t>(call->chunk_bytes) * streams_chunks;
-    if (begins && !take_staging(call->device, staging, &call->chunks)) {
+    if (begins && !alloc_staging(call->device, staging, &call->chunks)) {
         call->status = no_staging(staging);
     } else if (begins) {
         Streams *const streams = call->streams;
@@ -660,17 +660,17 @@ void multiply(Call *call)
         if (!call->overlaps) {
             /* In one stream the work is in order; only the exchange with other GPUs needs
              * events. */
-            streams->up = streams->across = streams->down = streams->run;
+            streams->h2d = streams->p2p = streams->d2h = streams->run;
         }
         add_pieces(call);
         drain(call);
-        streams->up = own.up;
-        streams->across = own.across;
-        streams->down = own.down;
+        streams->h2d = own.h2d;
+        streams->p2p = own.p2p;
+        streams->d2h = own.d2h;
     }
     shared_panels_finish(&call->shared, &call->status);
-    give_staging(&call->chunks);
-    give_staging(&call->pieces);
+    free_staging(&call->chunks);
+    free_staging(&call->pieces);
     release_panels(call, &call->A);
     release_panels(call, &call->B);
     release_panels(call, &call->C);

@@ -93,7 +93,7 @@ Status shared_panels_begin(SharedPanels *shared, int slot)
             const Streams *const theirs = slots_of(shared, member)->streams;
             status = device_checked(
                 team->members[shared->member].device, "waiting for another GPU",
-                cudaStreamWaitEvent(shared->own.streams->up,
+                cudaStreamWaitEvent(shared->own.streams->h2d,
                                     theirs->shares_copied[before % streams_panels], 0));
         }
     }
@@ -110,7 +110,7 @@ Status shared_panels_exchange(SharedPanels *shared, int slot, const Matrix *ther
     const int event = static_cast<int>(number % streams_panels);
     const int device = team->members[shared->member].device;
     Status status = device_checked(device, "copying from the host",
-                                   cudaEventRecord(streams->share_loaded[event], streams->up));
+                                   cudaEventRecord(streams->share_loaded[event], streams->h2d));
     if (status.code != STATUS_OK) {
         return status;
     }
@@ -126,14 +126,14 @@ Status shared_panels_exchange(SharedPanels *shared, int slot, const Matrix *ther
         const Matrix from =
             matrix_of_lines(*there, reinterpret_cast<float *>(memory), part, by_columns);
         cudaError_t error =
-            cudaStreamWaitEvent(streams->across, theirs->streams->share_loaded[event], 0);
+            cudaStreamWaitEvent(streams->p2p, theirs->streams->share_loaded[event], 0);
         error = error == cudaSuccess
-                    ? device_matrix_copy(&to, &from, cudaMemcpyDefault, streams->across)
+                    ? device_matrix_copy(&to, &from, cudaMemcpyDefault, streams->p2p)
                     : error;
         status = device_checked(device, "copying between GPUs", error);
     }
     if (status.code == STATUS_OK) {
-        cudaError_t error = cudaEventRecord(streams->shares_copied[event], streams->across);
+        cudaError_t error = cudaEventRecord(streams->shares_copied[event], streams->p2p);
         error = error == cudaSuccess
                     ? cudaStreamWaitEvent(streams->run, streams->shares_copied[event], 0)
                     : error;

@@ -64,12 +64,12 @@ void shared_panels_finish(SharedPanels *shared, const Status *status);
 /* The range that this GPU loads of a panel of `lines` rows (or columns, if column-major). */
 Lines shared_panels_own(const SharedPanels *shared, int64_t lines);
 
-/* Begins the next panel: work queued on `up` from now on may write to its slot. Waits for the other
+/* Begins the next panel: work queued on `h2d` from now on may write its slot. Waits for the other
  * threads if they are behind. */
 Status shared_panels_begin(SharedPanels *shared, int slot);
 
-/* Publishes this GPU's share of the panel; the copies of that share are already queued on `up`.
- * Queues copies of the other shares on `across`. Work queued on `run` after this call sees the
+/* Publishes this GPU's share of the panel; the copies of that share are already queued on `h2d`.
+ * Queues copies of the other shares on `p2p`. Work queued on `run` after this call sees the
  * whole panel `there`. */
 Status shared_panels_exchange(SharedPanels *shared, int slot, const Matrix *there);
 

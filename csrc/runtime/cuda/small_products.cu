@@ -168,14 +168,14 @@ Status multiply_small(const Product *product, Streams *streams)
     const size_t bytes = place_all(product, nullptr, &unused, &before_c);
     Staging staging = {};
     void *memory = nullptr;
-    if (!take_staging(product->device, bytes, &staging)) {
+    if (!alloc_staging(product->device, bytes, &staging)) {
         return no_staging(bytes);
     }
-    Status status = allocator_take(product->device, bytes, streams->run, &memory);
+    Status status = allocator_alloc(product->device, bytes, streams->run, &memory);
     if (status.code == STATUS_OK) {
         status = multiply_in(product, &staging, memory, streams->run);
     }
-    allocator_give(product->device, memory);
-    give_staging(&staging);
+    allocator_free(product->device, memory);
+    free_staging(&staging);
     return status;
 }

@@ -4,18 +4,18 @@
 
 constexpr int64_t element = sizeof(float);
 
-bool take_staging(int device, size_t bytes, Staging *staging)
+bool alloc_staging(int device, size_t bytes, Staging *staging)
 {
-    staging->pinned = pinned_take(&cuda_device, device, bytes);
+    staging->pinned = pinned_alloc(&cuda_device, device, bytes);
     staging->memory = static_cast<char *>(staging->pinned ? pinned_memory(staging->pinned)
                                                           : malloc(bytes ? bytes : 1));
     return staging->memory != nullptr;
 }
 
-void give_staging(Staging *staging)
+void free_staging(Staging *staging)
 {
     if (staging->pinned) {
-        pinned_give(staging->pinned);
+        pinned_free(staging->pinned);
     } else {
         free(staging->memory);
     }

@@ -13,10 +13,10 @@ struct Staging {
     char *memory;
 };
 
-/* take_staging returns false if memory is short; no_staging is the error for that. All copies must
- * be done before give_staging, which also accepts a zero-initialised Staging. */
-bool take_staging(int device, size_t bytes, Staging *staging);
-void give_staging(Staging *staging);
+/* alloc_staging returns false if memory is short; no_staging is the error for that. All copies must
+ * be done before free_staging, which also accepts a zero-initialised Staging. */
+bool alloc_staging(int device, size_t bytes, Staging *staging);
+void free_staging(Staging *staging);
 Status no_staging(size_t bytes);
 
 /* The part of a host array as a matrix in pinned memory, which the GPU can copy without staging;

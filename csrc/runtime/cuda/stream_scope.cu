@@ -23,7 +23,7 @@ Status scope_enter(int index, void *stream, StreamScope *scope)
                                cudaStreamIsCapturing(stream_of(scope), &capture));
         scope->captured = capture != cudaStreamCaptureStatusNone;
     } else {
-        status = streams_take(index, &scope->streams);
+        status = streams_alloc(index, &scope->streams);
         scope->stream = scope->streams ? scope->streams->run : nullptr;
     }
     if (status.code != STATUS_OK) {
@@ -59,7 +59,7 @@ void scope_leave(StreamScope *scope)
         allocator_settle(device, stream_of(scope), scope->streams && scope->finished);
     }
     if (scope->streams) {
-        (captured ? streams_give_captured : streams_give)(device, scope->streams);
+        (captured ? streams_free_captured : streams_free)(device, scope->streams);
     }
     session_close();
 }
@@ -124,22 +124,22 @@ Status scope_use_pairs(StreamScope *scope, DeviceBuffer *pairs, const Strided *B
     return status;
 }
 
-Status scope_take(StreamScope *scope, size_t bytes, void **memory)
+Status scope_alloc(StreamScope *scope, size_t bytes, void **memory)
 {
     const int device = scope->device;
-    Status status = allocator_take(device, bytes, stream_of(scope), memory);
+    Status status = allocator_alloc(device, bytes, stream_of(scope), memory);
     if (status.code == STATUS_OUT_OF_MEMORY) {
         memory_lock_exclusive(device, nullptr); /* calls with host arrays release their memory */
         buffers_collect(device, stream_of(scope), true);
-        status = allocator_take(device, bytes, stream_of(scope), memory);
+        status = allocator_alloc(device, bytes, stream_of(scope), memory);
         memory_unlock(device);
     }
     return status;
 }
 
-void scope_give(StreamScope *scope, void *memory)
+void scope_free(StreamScope *scope, void *memory)
 {
-    allocator_give_after(scope->device, memory, stream_of(scope));
+    allocator_free_after(scope->device, memory, stream_of(scope));
 }
 
 Status scope_launch(StreamScope *scope, const Variant *variant, const Sgemm *problem)

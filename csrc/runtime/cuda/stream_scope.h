@@ -29,10 +29,10 @@ static inline Status scope_checked(const StreamScope *scope, const char *what, c
     return device_checked(scope->device, what, error);
 }
 
-/* Allocates memory for the scope's work; scope_give returns it after the work queued so far. If
+/* Allocates memory for the scope's work; scope_free returns it after the work queued so far. If
  * memory is short, buffers without owners are freed first. */
-Status scope_take(StreamScope *scope, size_t bytes, void **memory);
-void scope_give(StreamScope *scope, void *memory);
+Status scope_alloc(StreamScope *scope, size_t bytes, void **memory);
+void scope_free(StreamScope *scope, void *memory);
 
 /* Launches a variant in the scope's stream. If memory is short, frees buffers and tries again. */
 Status scope_launch(StreamScope *scope, const Variant *variant, const Sgemm *problem);

@@ -32,7 +32,7 @@ cudaError_t fill(Streams *streams)
 {
     cudaError_t error = cudaSuccess;
     for (cudaStream_t *const stream :
-         {&streams->up, &streams->across, &streams->run, &streams->down}) {
+         {&streams->h2d, &streams->p2p, &streams->run, &streams->d2h}) {
         error =
             error == cudaSuccess ? cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking) : error;
     }
@@ -46,7 +46,7 @@ cudaError_t fill(Streams *streams)
 
 void destroy(Streams *streams)
 {
-    for (const cudaStream_t stream : {streams->up, streams->across, streams->run, streams->down}) {
+    for (const cudaStream_t stream : {streams->h2d, streams->p2p, streams->run, streams->d2h}) {
         if (stream) {
             cudaStreamDestroy(stream);
         }
@@ -91,7 +91,7 @@ Streams *pop_free(Streams **place)
 
 } // namespace
 
-Status streams_take(int device, Streams **streams)
+Status streams_alloc(int device, Streams **streams)
 {
     pthread_mutex_lock(&mutex);
     *streams = idle[device];
@@ -118,12 +118,12 @@ Status streams_take(int device, Streams **streams)
     return device_failed(device, "creating streams", error);
 }
 
-void streams_give(int device, Streams *streams)
+void streams_free(int device, Streams *streams)
 {
     push(&idle[device], streams);
 }
 
-void streams_give_captured(int device, Streams *streams)
+void streams_free_captured(int device, Streams *streams)
 {
     push(&captured[device], streams);
 }

@@ -13,7 +13,7 @@ constexpr int streams_panels = B_AHEAD; /* shared panels in flight */
  * events with index n % streams_steps; shared panel n uses those with index n % streams_panels. */
 struct Streams {
     Streams *next;
-    cudaStream_t up, across, run, down; /* host to GPU; GPU to GPU; kernels; GPU to host */
+    cudaStream_t h2d, p2p, run, d2h; /* host to GPU; GPU to GPU; kernels; GPU to host */
     cudaEvent_t share_loaded[streams_panels], shares_copied[streams_panels];
     cudaEvent_t uploaded[streams_steps], computed[streams_steps], downloaded[streams_steps];
     cudaEvent_t moved[streams_chunks];
@@ -22,8 +22,8 @@ struct Streams {
 /* Takes streams of the current device, number `device`. Return them when all their work is done
  * or only waits for events. Streams that became part of a graph capture are reused after it has
  * ended. */
-Status streams_take(int device, Streams **streams);
-void streams_give(int device, Streams *streams);
-void streams_give_captured(int device, Streams *streams);
+Status streams_alloc(int device, Streams **streams);
+void streams_free(int device, Streams *streams);
+void streams_free_captured(int device, Streams *streams);
 
 #endif

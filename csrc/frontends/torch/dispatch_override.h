@@ -1,7 +1,7 @@
 /* Takes over PyTorch's own products: aten::mm and aten::bmm here, addmm and baddbmm, whose
  * arguments the stable C ABI cannot pass, through Python's functions in python/torch_calls.c. */
-#ifndef SGEMM_TORCH_TAKEOVER_H
-#define SGEMM_TORCH_TAKEOVER_H
+#ifndef SGEMM_TORCH_DISPATCH_OVERRIDE_H
+#define SGEMM_TORCH_DISPATCH_OVERRIDE_H
 
 #include "abi.h"
 #include "product.h"
@@ -49,7 +49,7 @@ typedef struct {
 
 /* Registers kernels for aten::mm, mm.out, bmm and bmm.out at a dispatch key, "CUDA" or "CPU". With
  * a second call, only the settings change. */
-Status torch_take_over(const char *key, const TorchSettings *settings);
+Status torch_override_dispatch(const char *key, const TorchSettings *settings);
 
 /* Removes these kernels again. */
 void torch_give_back(void);

@@ -1,4 +1,4 @@
-#include "exchange.h"
+#include "dlpack_exchange.h"
 
 #include "attributes.h"
 #include "state.h"
@@ -24,7 +24,7 @@ static const DlExchange *look_up(PyTypeObject *type)
     return exchange;
 }
 
-const DlExchange *exchange_of(PyObject *module, PyObject *argument)
+const DlExchange *dlpack_exchange_of(PyObject *module, PyObject *argument)
 {
     State *const state = state_of(module);
     PyTypeObject *const type = Py_TYPE(argument);
@@ -41,7 +41,7 @@ const DlExchange *exchange_of(PyObject *module, PyObject *argument)
     return found.exchange;
 }
 
-bool exchange_view(const DlExchange *exchange, PyObject *argument, DlTensor *tensor)
+bool dlpack_exchange_view(const DlExchange *exchange, PyObject *argument, DlTensor *tensor)
 {
     const bool done = exchange->view(argument, tensor) == 0;
     if (!done) {
@@ -62,8 +62,8 @@ static void release(DlVersioned *tensor)
     }
 }
 
-PyObject *exchange_new(const DlExchange *exchange, int device_kind, int device_index, int axes,
-                       const int64_t *shape, void **memory)
+PyObject *dlpack_exchange_new(const DlExchange *exchange, int device_kind, int device_index,
+                              int axes, const int64_t *shape, void **memory)
 {
     int64_t counts[VIEW_AXES], strides[VIEW_AXES], stride = 1;
     for (int axis = axes; axis-- > 0;) {
@@ -90,7 +90,7 @@ PyObject *exchange_new(const DlExchange *exchange, int device_kind, int device_i
     return object;
 }
 
-int exchange_is_read_only(const DlExchange *exchange, PyObject *argument)
+int dlpack_exchange_is_read_only(const DlExchange *exchange, PyObject *argument)
 {
     DlVersioned *tensor = NULL;
     if (exchange->export_object(argument, &tensor) != 0) {

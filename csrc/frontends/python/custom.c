@@ -1,18 +1,18 @@
-#include "own.h"
+#include "custom.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../../base/threads.h"
-#include "../../runtime/own_gpu.h"
+#include "../../runtime/custom_gpu.h"
 #include "attributes.h"
 #include "describing.h"
 #include "raising.h"
 
 static const char capsule_name[] = "sgemm_kernels kernel";
 
-const OpenKernel *own_kernel_of(PyObject *capsule)
+const OpenKernel *custom_kernel_of(PyObject *capsule)
 {
     if (!PyCapsule_IsValid(capsule, capsule_name)) {
         PyErr_SetString(PyExc_TypeError, "this capsule is not from _open_kernel()");
@@ -21,7 +21,7 @@ const OpenKernel *own_kernel_of(PyObject *capsule)
     return PyCapsule_GetPointer(capsule, capsule_name);
 }
 
-PyObject *own_kernel_run(PyObject *variant, PyObject *args, PyObject *keywords)
+PyObject *custom_kernel_run(PyObject *variant, PyObject *args, PyObject *keywords)
 {
     if (PyUnicode_CheckExact(variant) || PyCapsule_CheckExact(variant)) {
         return NULL;
@@ -49,9 +49,9 @@ PyObject *own_kernel_run(PyObject *variant, PyObject *args, PyObject *keywords)
  * The GIL guards these. */
 struct Library {
     void *handle;
-    const OwnKernel *code;
-    OwnGpu *gpu; /* NULL in a build without CUDA and for libraries without use_gpu */
-    int kernels; /* open ones */
+    const CustomKernel *code;
+    CustomGpu *gpu; /* NULL in a build without CUDA and for libraries without use_gpu */
+    int kernels;    /* open ones */
     struct Library *next;
 };
 static struct Library *libraries;
@@ -70,7 +70,7 @@ static void close_library(struct Library *library)
     Py_BEGIN_ALLOW_THREADS;
 #if defined(SGEMM_CUDA) && !defined(SGEMM_HIP)
     if (library->gpu) {
-        own_gpu_close(library->gpu, library->code, library->handle);
+        custom_gpu_close(library->gpu, library->code, library->handle);
     } else
 #endif
     {
@@ -80,12 +80,12 @@ static void close_library(struct Library *library)
     free(library);
 }
 
-static Status check_library(void *handle, const char *path, const OwnKernel **code)
+static Status check_library(void *handle, const char *path, const CustomKernel **code)
 {
-    OwnKernelGetter *getter;
-    *(void **)&getter = dlsym(handle, "sgemm_own_kernel");
+    CustomKernelGetter *getter;
+    *(void **)&getter = dlsym(handle, "sgemm_custom_kernel");
     *code = getter ? getter() : NULL;
-    return *code && (*code)->version == OWN_KERNEL_VERSION
+    return *code && (*code)->version == CUSTOM_KERNEL_VERSION
                ? status_ok()
                : status_error(STATUS_DEVICE,
                               "%s was not built by this version of sgemm_kernels: compile the "
@@ -108,13 +108,13 @@ static Status open_library(const char *path, struct Library **opened)
             return status_ok();
         }
     }
-    const OwnKernel *code;
+    const CustomKernel *code;
     Status status = check_library(handle, path, &code);
     struct Library *const library = calloc(1, sizeof *library);
-    OwnGpu *gpu = NULL;
+    CustomGpu *gpu = NULL;
 #if defined(SGEMM_CUDA) && !defined(SGEMM_HIP)
     const bool uses_gpu = status.code == STATUS_OK && code->use_gpu;
-    gpu = uses_gpu ? own_gpu_new() : NULL;
+    gpu = uses_gpu ? custom_gpu_new() : NULL;
     if (uses_gpu && !gpu) {
         status = status_error(STATUS_OUT_OF_MEMORY, "no memory for a kernel");
     }
@@ -213,12 +213,13 @@ PyObject *add_gpu_code(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "Oiy*s", &capsule, &capability, &code, &symbol)) {
         return NULL;
     }
-    const OpenKernel *const kernel = own_kernel_of(capsule);
+    const OpenKernel *const kernel = custom_kernel_of(capsule);
     Status status = status_error(STATUS_UNSUPPORTED, "this kernel runs only on the CPU");
 #if defined(SGEMM_CUDA) && !defined(SGEMM_HIP)
     if (kernel && kernel->library->gpu) {
         Py_BEGIN_ALLOW_THREADS;
-        status = own_gpu_add(kernel->library->gpu, capability, code.buf, (size_t)code.len, symbol);
+        status =
+            custom_gpu_add(kernel->library->gpu, capability, code.buf, (size_t)code.len, symbol);
         Py_END_ALLOW_THREADS;
     }
 #endif

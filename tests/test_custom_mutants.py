@@ -10,7 +10,7 @@ from sgemm_kernels.custom.cases import Tile
 
 from .support import SPLIT_FP16
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = pytest.mark.usefixtures("custom_cache")
 
 STORE = "store(p, tile.row + ty + i * ROWS, tile.col + tx + j * COLS, sum[i][j]);"
 BARRIER = "        __syncthreads(); // the tiles are complete\n"
@@ -41,7 +41,7 @@ MUTANTS = {
     "uninitialised sum": (
         "tile2d",
         {"float sum[TM][TN] = {};": "float sum[TM][TN];"},
-        ("memory nobody wrote", "float sum[TM][TN];", "sum"),
+        ("uninitialized read", "float sum[TM][TN];", "sum"),
         ("wrong values", "every element of C"),
     ),
     "beta read wrongly": (

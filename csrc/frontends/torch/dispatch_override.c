@@ -1,4 +1,4 @@
-#include "takeover.h"
+#include "dispatch_override.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -325,7 +325,7 @@ static Status register_at(const char *key)
                  : status_ok();
 }
 
-Status torch_take_over(const char *key, const TorchSettings *settings)
+Status torch_override_dispatch(const char *key, const TorchSettings *settings)
 {
     pthread_mutex_lock(&lock);
     const TorchSettings *const new = kept(settings);

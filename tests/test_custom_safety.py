@@ -14,13 +14,13 @@ import sgemm_kernels as sk
 from sgemm_kernels import _cache, _core
 from sgemm_kernels.custom import cases, child_process, compiler, sanitize, tuning
 from sgemm_kernels.custom.cases import Tile
-from sgemm_kernels.custom.compiler import Source, late_build, library, watch_build
+from sgemm_kernels.custom.compiler import Source, deferred_async_build, library, sanitizer_build
 from sgemm_kernels.custom.diagnosis import Finding
 from sgemm_kernels.custom.failures import placed
 
-from .test_own import ENDLESS, SMALLEST, operands
+from .test_custom import ENDLESS, SMALLEST, operands
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = pytest.mark.usefixtures("custom_cache")
 
 STORE = "store(p, row, col, sum);"
 LOOP = "for (int64_t k = 0; inside(p.C, row, col) && k < p.A.cols; ++k)"
@@ -87,7 +87,7 @@ def test_products_that_share_out_work_reach_every_branch(name, old, new, kind, a
     assert text.count(old) == 1
     source = Source(Path("mine.cu"), text.replace(old, new))
     late = name == "fused"  # the checking build lacks its fallback
-    program, _ = library(source, late_build() if late else watch_build())
+    program, _ = library(source, deferred_async_build() if late else sanitizer_build())
     few = cases.shared_out(Tile(128, 128 if late else 256, 32), source)
     finding = sanitize.in_order(sanitize.watch_these(program, few, source, 60))[0]
     assert finding.kind == kind
@@ -124,11 +124,11 @@ def test_sanitize_uses_nan_and_infinity():
 
 
 @pytest.fixture
-def cache(tmp_path, monkeypatch, own_cache):
+def cache(tmp_path, monkeypatch, custom_cache):
     """A cache of its own, with the parts that every kernel is linked with."""
     folder = tmp_path / "cache"
     folder.mkdir(mode=0o700)
-    for path in own_cache.glob("*.o"):
+    for path in custom_cache.glob("*.o"):
         for each in (path, path.with_suffix(".sha256")):
             shutil.copy(each, folder)
     monkeypatch.setenv(_cache.VARIABLE, str(folder))
@@ -226,15 +226,15 @@ ENDLESS_LOOP = "float sum = 0.0f; for (volatile int n = ENDLESS; n;) n = n;"
 def test_an_endless_trace_ends_sanitize():
     """Only the counting build is endless."""
     text = changed("float sum = 0.0f;", ENDLESS_LOOP)
-    text = f"""#if defined(SGEMM_WATCHED) || !defined(SGEMM_COUNTED)
+    text = f"""#if defined(SGEMM_SANITIZED) || !defined(SGEMM_COUNTED)
 #define ENDLESS 0
 #else
 #define ENDLESS 1
 #endif
 {text}"""
     mine = sk.kernel(text, name="mine")
-    compiler.library(mine.made_of, compiler.watch_build())
-    compiler.library(mine.made_of, compiler.count_build())
+    compiler.library(mine.made_of, compiler.sanitizer_build())
+    compiler.library(mine.made_of, compiler.access_trace_build())
     verdict = mine.sanitize(seconds=3)
     assert [finding.kind for finding in verdict.findings] == ["not finished"]
 
@@ -244,7 +244,7 @@ def test_a_kernel_that_disables_the_time_limit_is_killed():
         "n = n;", "sleep(1000);"
     ).replace("float sum = 0.0f;", "float sum = 0.0f; std::signal(SIGALRM, SIG_IGN);")
     mine = sk.kernel(text, name="mine")
-    compiler.library(mine.made_of, compiler.watch_build())
+    compiler.library(mine.made_of, compiler.sanitizer_build())
     verdict = mine.sanitize(seconds=2)
     (found,) = verdict.findings
     assert found.kind == "not finished"

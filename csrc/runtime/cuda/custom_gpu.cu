@@ -1,5 +1,5 @@
 /* Loads and launches custom kernels that NVRTC compiled at run time. */
-#include "../own_gpu.h"
+#include "../custom_gpu.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -26,7 +26,7 @@ struct Code {
 
 /* The extension has a pointer to `gpu`, the first member. */
 struct Codes {
-    OwnGpu gpu;
+    CustomGpu gpu;
     std::atomic<int> count; /* launches read codes[0..count), whose entries never change */
     Code codes[most_capabilities];
 };
@@ -34,7 +34,7 @@ struct Codes {
 pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
 
 /* The kernel for the compute capability of the launch's device. */
-Status find_kernel(const OwnGpu *gpu, const Launch *where, const void **kernel)
+Status find_kernel(const CustomGpu *gpu, const Launch *where, const void **kernel)
 {
     const Codes *const codes = reinterpret_cast<const Codes *>(gpu);
     int major = 0, minor = 0;
@@ -58,7 +58,7 @@ Status find_kernel(const OwnGpu *gpu, const Launch *where, const void **kernel)
                         where->device, major, minor);
 }
 
-Status launch(const OwnGpu *gpu, const KernelSpec *spec, int64_t blocks, const void *argument,
+Status launch(const CustomGpu *gpu, const KernelSpec *spec, int64_t blocks, const void *argument,
               const Launch *where)
 {
     const void *kernel = nullptr;
@@ -78,7 +78,7 @@ dim3 dim3_of(const int64_t *size)
                 static_cast<unsigned>(size[2]));
 }
 
-Status launch_shape(const OwnGpu *gpu, const int64_t *grid, const int64_t *block,
+Status launch_shape(const CustomGpu *gpu, const int64_t *grid, const int64_t *block,
                     int64_t shared_bytes, void **arguments, const Launch *where)
 {
     const void *kernel = nullptr;
@@ -178,7 +178,7 @@ Status add(Codes *codes, int capability, const void *code, size_t bytes, const c
 
 } // namespace
 
-extern "C" OwnGpu *own_gpu_new(void)
+extern "C" CustomGpu *custom_gpu_new(void)
 {
     Codes *const codes = static_cast<Codes *>(calloc(1, sizeof *codes));
     if (!codes) {
@@ -189,8 +189,8 @@ extern "C" OwnGpu *own_gpu_new(void)
     return &codes->gpu;
 }
 
-extern "C" Status own_gpu_add(OwnGpu *gpu, int capability, const void *code, size_t bytes,
-                              const char *symbol)
+extern "C" Status custom_gpu_add(CustomGpu *gpu, int capability, const void *code, size_t bytes,
+                                 const char *symbol)
 {
     pthread_mutex_lock(&adding);
     const Status status = add(reinterpret_cast<Codes *>(gpu), capability, code, bytes, symbol);
@@ -198,7 +198,7 @@ extern "C" Status own_gpu_add(OwnGpu *gpu, int capability, const void *code, siz
     return status;
 }
 
-extern "C" void own_gpu_close(OwnGpu *gpu, const OwnKernel *code, void *library)
+extern "C" void custom_gpu_close(CustomGpu *gpu, const CustomKernel *code, void *library)
 {
     if (cuda_reachable().code != STATUS_OK) {
         return;

@@ -24,7 +24,7 @@ from sgemm_kernels.custom.kernel import run_here
 
 from .support import ending, python
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = pytest.mark.usefixtures("custom_cache")
 
 SMALLEST = """\
 #include "kernel.h"
@@ -156,7 +156,7 @@ def test_atomic_operations_add_and_return_the_old_value():
 
 
 def test_sanitize_distinguishes_atomic_operations():
-    harmful = ("race", "out of bounds", "memory nobody wrote")
+    harmful = ("race", "out of bounds", "uninitialized read")
     found = sk.kernel(ATOMICS, name="mine").sanitize().findings
     assert not [finding for finding in found if finding.kind in harmful]
     plain = ATOMICS.replace("atomicAdd(&part, 0.5f)", "part += 0.5f")
@@ -866,7 +866,7 @@ def test_the_wheel_has_all_files_for_compiling_kernels():
         for pattern in data[package]
         for path in (root / folder).glob(pattern)
     }
-    builds = (compiler.run_build(), compiler.count_build(), compiler.watch_build())
+    builds = (compiler.run_build(), compiler.access_trace_build(), compiler.sanitizer_build())
     needed = {root / "csrc" / part for build in builds for part in build.parts}
     needed |= set((root / "csrc/ladder").glob("*.h"))
     waiting = list(needed)

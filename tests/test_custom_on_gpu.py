@@ -17,7 +17,7 @@ from sgemm_kernels.custom.plain import PlainLaunch
 
 from .support import printed_over_fake_cuda
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = pytest.mark.usefixtures("custom_cache")
 
 NATIVE = Path(__file__).parent / "native"
 GPUS = [device.name for device in sk.devices() if device.kind == "cuda" and device.usable]

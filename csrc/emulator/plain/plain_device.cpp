@@ -1,8 +1,8 @@
 /* Operations of plain kernels on the CPU device. */
 #include <stdint.h>
 
-#include "../emulator/block.h"
-#include "../emulator/fiber_sanitizers.h"
+#include "../block.h"
+#include "../fiber_sanitizers.h"
 
 #pragma GCC visibility push(hidden)
 extern "C" {
