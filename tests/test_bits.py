@@ -14,6 +14,11 @@ from . import bits
 from .record_bits import RECORD, recorded
 from .support import uniform
 
+
+def thorough(number):
+    return pytest.param(number, marks=pytest.mark.thorough)
+
+
 CPU = next(device for device in devices() if device.kind == "cpu")
 SETTING = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
 OTHERWISE = ("splitk", "streamk", "tma", "mma", "wgmma", "waves", "fused", "simt")
@@ -54,15 +59,16 @@ def test_a_result_is_a_chain_of_fused_multiply_adds_in_order_of_k(name):
 
 @pytest.mark.skipif(not CPU.fused_multiply_add, reason="this processor does not fuse")
 @pytest.mark.usefixtures("custom_cache")
-def test_a_plain_kernel_has_the_bits_of_the_rung():
+@pytest.mark.parametrize("number", [7, *(thorough(n) for n in (4, 8, 9, 11, 13))])
+def test_a_level_ends_with_a_plain_kernel_that_has_the_bits_of_its_rung(number):
     """nvcc fuses its `sum += a * b`, and so does the CPU device."""
-    text = level_of("tail_of_k").solution
-    plain = kernel(text, name="plain", grid="(N/32) * (M/32)", block=(32, 32))
+    level = level_of(number)
+    plain = kernel(level.solution, name="plain", grid=level.grid, block=level.block)
     rng = np.random.default_rng(3)
-    A, B, C = uniform(rng, 33, 300), uniform(rng, 300, 34), uniform(rng, 33, 34)
+    A, B, C = uniform(rng, 33, 300), uniform(rng, 300, 134), uniform(rng, 33, 134)
     for beta in (0.0, 0.3):
         operands = {"C": C, "alpha": -0.7, "beta": beta, "device": "cpu"}
-        assert np.array_equal(run(plain, A, B, **operands), run("smem", A, B, **operands))
+        assert np.array_equal(run(plain, A, B, **operands), run(level.rung, A, B, **operands))
 
 
 ROUNDED_TWICE = """

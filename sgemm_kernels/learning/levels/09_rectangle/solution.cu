@@ -73,10 +73,9 @@ __global__ void __launch_bounds__(THREADS, 2)
     }
 #pragma unroll
     for (int i = 0; i < TM; ++i) {
-        for (int j = 0; j < TN; ++j) {
-            const int row = ty + i, col = tx + j * COLS;
-            if (row < rows && col < cols) {
-                float *c = C + (size_t)row * N + col;
+        float *c = C + (size_t)(ty + i) * N + tx;
+        for (int j = 0; j < TN; ++j, c += COLS) {
+            if (ty + i < rows && tx + j * COLS < cols) {
                 *c = beta == 0.0f ? alpha * sum[i][j] : fmaf(beta, *c, alpha * sum[i][j]);
             }
         }
