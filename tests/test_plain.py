@@ -72,6 +72,7 @@ LAUNCHES = {
     "warp_dot": {"grid": "M*N/WARPS_PER_BLOCK", "block": "32*WARPS_PER_BLOCK"},
     "groups": {"grid": "(M*N + 15)/16", "block": 128},
     "async_copy": {"grid": "(N/TILE, M/TILE)", "block": "(TILE, TILE)"},
+    "mbarrier": {"grid": "(N/TILE, M/TILE)", "block": "(TILE, TILE)"},
     "barrier": {
         "grid": "(N/16, M/16)",
         "block": (16, 16),
@@ -348,6 +349,24 @@ def test_what_the_cpu_device_lacks_is_an_error_with_an_alternative(name, text):
     with pytest.raises(sk.CompileError) as caught:
         sk.kernel(FOLDER / f"wrong/{name}.cu", **TILED)
     assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        "__pipeline_arrive_on(&full[stage]); // the next arrival waits for these copies",
+        pytest.param(
+            "while (!__mbarrier_test_wait(&full[stage], token)) {\n        }",
+            marks=pytest.mark.thorough,
+        ),
+    ],
+)
+def test_copies_that_no_mbarrier_waits_for_are_a_race(lost):
+    text = (FOLDER / "mbarrier.cu").read_text(encoding="utf-8")
+    assert lost in text
+    found = sk.kernel(text.replace(lost, ""), name="mine", **TILED).sanitize().findings[0]
+    assert found.kind == "race"
+    assert "asynchronous copy" in found.text
 
 
 def test_a_kernel_for_whole_tiles_is_told_to_say_so():
@@ -635,7 +654,9 @@ def real_nvrtc():
 
 
 @pytest.mark.skipif(real_nvrtc() is None, reason="needs NVRTC")
-@pytest.mark.parametrize("name", sorted(set(LAUNCHES) - {"groups", "async_copy", "barrier"}))
+@pytest.mark.parametrize(
+    "name", sorted(set(LAUNCHES) - {"groups", "async_copy", "barrier", "mbarrier"})
+)
 def test_nvrtc_compiles_it(name, monkeypatch):
     monkeypatch.setenv("SGEMM_KERNELS_NVRTC", str(real_nvrtc()))
     source = source_of(name)

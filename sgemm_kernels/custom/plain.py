@@ -21,7 +21,9 @@ _SHARED = re.compile(
 )
 _SHARED_BYTES = {"float2": 8, "float3": 12, "float4": 16, "double": 8}
 _SHARED_BYTES |= {"int2": 8, "int4": 16, "uint2": 8, "uint4": 16}
-_SHARED_BYTES |= dict.fromkeys(("int64_t", "uint64_t", "size_t", "Mbarrier", "long"), 8)
+_SHARED_BYTES |= dict.fromkeys(
+    ("int64_t", "uint64_t", "size_t", "Mbarrier", "__mbarrier_t", "long"), 8
+)
 _SHARED_BYTES |= dict.fromkeys(("char", "int8_t", "uint8_t", "bool"), 1)
 _SHARED_BYTES |= dict.fromkeys(("half", "__half", "short", "int16_t", "uint16_t"), 2)
 _BK = ("BK", "BLOCK_K", "TILE_K", "bK", "kBK", "K_TILE", "BLOCK_SIZE_K", "TILEK", "TK", "KTILE")

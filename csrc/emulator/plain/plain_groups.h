@@ -1,5 +1,5 @@
-/* Cooperative groups of a block and of warps, cuda::barrier, and pipelines of asynchronous copies,
- * for plain kernels on the CPU device. Included after plain_device.h. */
+/* Cooperative groups of a block and of warps, mbarriers, cuda::barrier, and pipelines of
+ * asynchronous copies, for plain kernels on the CPU device. Included after plain_device.h. */
 #ifndef SGEMM_PLAIN_GROUPS_H
 #define SGEMM_PLAIN_GROUPS_H
 
@@ -42,6 +42,50 @@ COPY_FUNCTION void plain_copy_share(void *to, const void *from, size_t bytes, un
         grid_copy_async(static_cast<char *>(to) + at, static_cast<const char *>(from) + at, piece,
                         line);
     }
+}
+
+/* ------------------------------------------------------------------ cuda_awbarrier_primitives.h */
+
+typedef uint64_t __mbarrier_t;
+typedef int __mbarrier_token_t; /* the parity of a phase */
+
+#define __mbarrier_init(barrier, count)                                                            \
+    grid_mbarrier_init(barrier, static_cast<int>(count), __LINE__)
+#define __mbarrier_inval(barrier) static_cast<void>(barrier)
+#define __mbarrier_arrive(barrier) plain_mbarrier_arrive(barrier, __LINE__)
+#define __mbarrier_test_wait(barrier, token) plain_mbarrier_wait(barrier, token, __LINE__)
+#define __mbarrier_try_wait(barrier, token, ...) plain_mbarrier_wait(barrier, token, __LINE__)
+#define __mbarrier_test_wait_parity(barrier, parity) plain_mbarrier_wait(barrier, parity, __LINE__)
+#define __mbarrier_try_wait_parity(barrier, parity, ...)                                           \
+    plain_mbarrier_wait(barrier, parity, __LINE__)
+#define __pipeline_arrive_on(barrier) (plain_arrives_on[plain_rank_in_block()] = (barrier))
+
+/* By thread: the barrier at which its next arrival waits for its copies. */
+static __thread const uint64_t *plain_arrives_on[1024];
+
+static inline unsigned plain_rank_in_block()
+{
+    return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+}
+
+COPY_FUNCTION __mbarrier_token_t plain_mbarrier_arrive(uint64_t *barrier, int line)
+{
+    const int parity = grid_mbarrier_parity(barrier, line);
+    const uint64_t *&arrives_on = plain_arrives_on[plain_rank_in_block()];
+    if (arrives_on == barrier) {
+        arrives_on = nullptr;
+        grid_copy_arrive(barrier, line);
+    } else {
+        grid_mbarrier_arrive(barrier, line);
+    }
+    return parity;
+}
+
+/* Waits for the phase, since a kernel tests in a loop until the phase is complete. */
+COPY_FUNCTION bool plain_mbarrier_wait(uint64_t *barrier, int parity, int line)
+{
+    grid_mbarrier_wait(barrier, parity, line);
+    return true;
 }
 
 /* ------------------------------------------------------------------ cuda:: */
@@ -204,7 +248,7 @@ class thread_block {
     }
     static unsigned thread_rank()
     {
-        return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+        return plain_rank_in_block();
     }
     static unsigned size()
     {
