@@ -301,8 +301,20 @@ def test_check_finds_only_the_special_values(on_tensor_cores):
 @pytest.mark.nvcc
 @pytest.mark.skipif(not nvrtc.find_nvcc(), reason="needs nvcc")
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
-def test_nvcc_compiles_it_alone_and_without_spills(tmp_path, architecture):
-    (tmp_path / "mine.cu").write_text(level_of("tensor_cores").solution)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "coalescing",
+        "tail_of_k",
+        "column",
+        "rectangle",
+        "wide_loads",
+        "double_buffer",
+        "tensor_cores",
+    ],
+)
+def test_nvcc_compiles_it_alone_and_without_spills(tmp_path, name, architecture):
+    (tmp_path / "mine.cu").write_text(level_of(name).solution)
     options = ["-cubin", f"-arch={architecture}", "-Xptxas", "-v", "-Werror", "all-warnings"]
     said = subprocess.run(
         [nvrtc.find_nvcc(), *options, "mine.cu"], cwd=tmp_path, capture_output=True, text=True
