@@ -11,8 +11,8 @@ from .plain_text import after, masked
 INSTRUCTIONS = {
     "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32": "plain_mma_m16n8k16",
 }
-"""The functions of csrc/custom/plain_tensor_cores.h. Each has a parameter for each operand of the
-instruction, in the same order."""
+"""The functions of csrc/emulator/plain/plain_tensor_cores.h. Each has a parameter for each operand
+of the instruction, in the same order."""
 
 _ASM = re.compile(r"\b(?:asm|__asm__)\b\s*(?:volatile\b|__volatile__\b)?\s*(?=\()")
 _STRING = re.compile(r'"((?:\\.|[^"\\])*)"')
