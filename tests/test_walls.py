@@ -51,10 +51,11 @@ MAY_INCLUDE = {
     "base/cuda": {"base"},
     "base": set(),
 }
-# What each room may call besides. Headers of base declare functions of base/cuda; the runtime has
-# the tables of devices and of rungs; the compiler adds calls of the access trace; module.c loads
-# NumPy's table.
+# What each room may call besides. Headers of base and runtime declare functions of base/cuda and
+# runtime/cuda; the runtime has the tables of devices and of rungs; the compiler adds calls of the
+# access trace; module.c loads NumPy's table.
 MAY_CALL = {
+    "frontends/c": {"runtime/cuda"},
     "frontends/python": {"module.c"},
     "runtime": {"ladder", "runtime/cpu", "runtime/cuda"},
     "engine": {"base/cuda", "emulator/access_trace"},
