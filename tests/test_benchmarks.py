@@ -1201,10 +1201,12 @@ class TestAllGpus:
     @pytest.mark.parametrize("place", ["GPU", "host", "pinned"])
     @pytest.mark.parametrize("wrong", [False, True])
     def test_both_ways_are_checked_and_timed(self, all_gpus, monkeypatch, place, wrong):
+        asked, pinned, waits = [], [], []
         torch = types.SimpleNamespace(
-            from_numpy=lambda array: array.view(self.Tensor), empty_like=np.empty_like
+            from_numpy=lambda array: array.view(self.Tensor),
+            empty_like=np.empty_like,
+            cuda=types.SimpleNamespace(synchronize=lambda: waits.append(len(asked))),
         )
-        asked, pinned = [], []
 
         def run(variant, A, B, *, out, device):
             asked.append((variant, device))
@@ -1227,6 +1229,8 @@ class TestAllGpus:
         )
         once = [("auto", way) for way in all_gpus.DEVICES]
         assert asked == once * (all_gpus.host_cost.FEWEST_CALLS + 1)
+        # A call with PyTorch's tensors is only queued: each is waited for before the next.
+        assert waits == (list(range(1, len(asked) + 1)) if place == "GPU" else [])
 
     @pytest.mark.parametrize(("worst", "status"), [(0.5, 0), (1.5, 1)])
     def test_table_file_and_status(self, all_gpus, monkeypatch, tmp_path, capsys, worst, status):

@@ -119,7 +119,7 @@ def test_try_first_names_the_line_of_a_missing_barrier(mine, capsys):
     assert lines[0] == "mine is WRONG:"
     assert lines[1].startswith("  mine.cu:58: race: ")
     assert lines[2].startswith("      58 |                 a[i] = As[")
-    assert any(line.startswith("  wrong values: ") for line in lines)
+    assert any(line.startswith("  mine.cu:58: wrong values: ") for line in lines)
     assert lines[-1] == "mine is not timed or traced until it is correct."
 
 
