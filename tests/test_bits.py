@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sgemm_kernels import devices, kernel, run
+from sgemm_kernels.custom import compiler
 from sgemm_kernels.learning.level import level_of
 
 from . import bits
@@ -70,6 +71,15 @@ def test_a_level_ends_with_a_plain_kernel_that_has_the_bits_of_its_rung(number):
     for beta in (0.0, 0.3):
         operands = {"C": C, "alpha": -0.7, "beta": beta, "device": "cpu"}
         assert np.array_equal(run(plain, A, B, **operands), run(level.rung, A, B, **operands))
+
+
+@pytest.mark.skipif(not CPU.fused_multiply_add, reason="this processor does not fuse")
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the option is for x86-64")
+@pytest.mark.usefixtures("custom_cache")
+def test_a_plain_kernel_is_fused_for_every_processor(monkeypatch):
+    """Newer versions of GCC tune for such processors by default."""
+    monkeypatch.setenv("CXX", f"{compiler.find_compiler()[0]} -mtune=znver3")
+    test_a_level_ends_with_a_plain_kernel_that_has_the_bits_of_its_rung(7)
 
 
 @pytest.mark.skipif(not CPU.fused_multiply_add, reason="this processor does not fuse")

@@ -43,6 +43,8 @@ _PLAIN = (
     "-Wno-sign-compare",
 )
 """The options of a plain kernel's file."""
+_FUSED_CHAINS = "--param=avoid-fma-max-bits=0"
+"""GCC leaves a chain of sums unfused where that is faster on the processor that it tunes for."""
 _MESSAGES_SHOWN = 40  # lines of a compiler's messages
 _COMPILE_S = 600.0
 """The time limit of one compiler process."""
@@ -187,7 +189,7 @@ def library_key(source: Source, build: Build) -> str:
 
 
 def _flags(source: Source, build: Build) -> list[str]:
-    plain = [] if source.launch is None else _PLAIN
+    plain = () if source.launch is None else (*_PLAIN, *_accepted(_FUSED_CHAINS))
     return [*build.all, *build.kernel, *plain, *source.flags()]  # the kernel's own -O counts
 
 
