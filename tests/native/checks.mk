@@ -294,9 +294,9 @@ poison-bugs: build/check/poison/driver $(SINGLE_FILE:%=build/check/poison/%) \
 	@$(MUST_FIND) 'block [0-9]+ of its cluster, which may have ended: thread [0-9]+ of block' \
 		$(HOPPER) no_cluster_barrier_before_end
 	@$(MUST_FIND) 'ordinary: ffffffff' $(HOPPER) ended_before_kept_address
-	@$(MUST_FIND) 'whole cluster: thread 33 of block 2 returned while thread 0 of block 0 waits' \
+	@$(MUST_FIND) 'whole cluster: thread 33 of block 2 returned while thread 32 of block 2 waits' \
 		$(HOPPER) left_cluster
-	@$(MUST_FIND) 'whole cluster: thread 0 of block 3 waits at line [0-9]+, thread 0 of block 0' \
+	@$(MUST_FIND) 'whole cluster: thread 0 of block 3 waits at line [0-9]+, thread [0-9]+ of block [0-2]' \
 		$(HOPPER) other_cluster_barrier
 	@$(MUST_FIND) 'of blocks 0 to 3 can go on: .*; thread 32 of block 1 to thread 63 of block 1' \
 		$(HOPPER) block_barrier_of_some
