@@ -116,8 +116,8 @@ def judge(old: Results, new: Results, *, repeats: Iterable[Results] = ()) -> Ver
     repeats
         More runs of the same code: either as ``old`` (by the hash of its sources), or at least two
         of other code. The assumed variation between runs is twice the largest difference between
-        two of them in the same case. Without repeats it is RUNS_APART. Give several: with one
-        repeat, about one verdict in a hundred was wrong on an H200.
+        two of them in the same case. Without repeats it is RUNS_APART. Give several: a
+        single repeat shows too little of the variation.
 
     Returns
     -------
