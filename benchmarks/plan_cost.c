@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "../csrc/engine/plan.h"
+#include "../csrc/gemm/plan/plan.h"
 
 enum { REPETITIONS = 25, CALLS = 100, MULTIPROCESSORS = 132 /* of an H100 */ };
 

@@ -1,9 +1,9 @@
 """Experiment 10: the time to choose a plan that is not cached, on the CPU.
 
 ``python benchmarks/plan_cost.py``, or ``make plan-cost``, compiles plan_cost.c with
-csrc/engine/plan.c as the package is compiled, and times the choice for each shape and layout of the
-suite of `auto.py`, and for the developing suite of `random_shapes.py`. A shape's time is the best
-of several repetitions: the others were disturbed. It needs no GPU.
+csrc/gemm/plan/plan.c as the package is compiled, and times the choice for each shape and layout of
+the suite of `auto.py`, and for the developing suite of `random_shapes.py`. A shape's time is the
+best of several repetitions: the others were disturbed. It needs no GPU.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sgemm_kernels.measuring.shapes import Case, size_text
 
 SOURCE = Path(__file__).with_suffix(".c")
 PLAN = [
-    Path(__file__).parent.parent / "csrc" / "engine" / name
+    Path(__file__).parent.parent / "csrc/gemm/plan" / name
     for name in ("plan.c", "plan_cache.c", "plan_constants.c", "small_batch_plan.c")
 ]
 FLAGS = ["-std=c11", "-O2", "-fno-math-errno", "-Wall", "-Wextra", "-Werror"]

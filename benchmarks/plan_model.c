@@ -1,5 +1,5 @@
-/* The estimate of csrc/engine/plan.c for many plans at once: plan_model.py calls it. */
-#include "../csrc/engine/plan.h"
+/* The estimate of csrc/gemm/plan/plan.c for many plans at once: plan_model.py calls it. */
+#include "../csrc/gemm/plan/plan.h"
 
 #define CONSTANT(name, value) #name,
 #define TILE(BM, BN, BK, ...) "slots_" #BM "x" #BN "x" #BK,

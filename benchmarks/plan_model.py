@@ -1,4 +1,4 @@
-"""The constants of the estimate in csrc/engine/plan.c, fitted to measured times.
+"""The constants of the estimate in csrc/gemm/plan/plan.c, fitted to measured times.
 
 ``python benchmarks/plan_model.py`` reads measured plans, by default an H100's in
 ``plan_fit.npz``, fits the constants, and prints them beside the current ones. It then prints the
@@ -31,9 +31,12 @@ ROOT = Path(__file__).parent.parent
 DATA = Path(__file__).parent / "results" / "h100-80gb-hbm3" / "plan_fit.npz"
 SOURCES = [
     Path(__file__).with_suffix(".c"),
-    *(ROOT / "csrc/engine" / name for name in ("plan.c", "plan_constants.c", "small_batch_plan.c")),
+    *(
+        ROOT / "csrc/gemm/plan" / name
+        for name in ("plan.c", "plan_constants.c", "small_batch_plan.c")
+    ),
 ]
-HEADERS = [ROOT / "csrc/engine" / name for name in ("plan.h", "tiles.h")]
+HEADERS = [ROOT / "csrc/gemm/plan" / name for name in ("plan.h", "tiles.h")]
 TILES = re.findall(r"^ +TILE\((\d+), (\d+), (\d+),", HEADERS[1].read_text(), re.MULTILINE)
 KERNELS = (*("x".join(tile) for tile in TILES), "gemv", "direct", "largest", "small_batch")
 """Names of a plan's kernels, in the order of plan.h."""
@@ -51,11 +54,11 @@ PLAN = np.dtype(
     [("kernel", "i4"), ("splits", "i4"), ("cluster", "?"), ("transposed", "?"), ("width", "i4"),
      ("cycles", "f8")], align=True,
 )  # fmt: skip
-"""As in csrc/base/sgemm.h and csrc/engine/plan.h."""
+"""As in csrc/base/sgemm.h and csrc/gemm/plan/plan.h."""
 
 
 class PlanDevice(ctypes.Structure):
-    """As in csrc/engine/plan.h."""
+    """As in csrc/gemm/plan/plan.h."""
 
     _fields_ = (
         ("multiprocessors", ctypes.c_int),

@@ -1,6 +1,6 @@
 /* Products by plans that the caller names, not the choice behind `simt`: what the package
  * compiles for it, compiled once more, with a way in. */
-#include "../csrc/engine/auto.cu"
+#include "../csrc/gemm/auto.cu"
 
 /* What a launch asks of the package beside its kernels. */
 extern "C" Status scratch_take(size_t bytes, const Launch *where, void **memory)

@@ -1,12 +1,12 @@
 """Experiment 15: the time of every plan of `simt` at random shapes, to fit the planner to.
 
 ``python benchmarks/plan_times.py`` goes through the shapes to fit to of ``_shapes.py``. At each
-shape it checks and times all plans that the planner (csrc/engine/plan.c) considers, except plans
+shape it checks and times all plans that the planner (csrc/gemm/plan/plan.c) considers, except plans
 with a slow estimate. It compiles the package's kernels again, with an entry point for plans
 (``plan_times.cu``); ``python benchmarks/plan_times.py --compile sm_90a`` does that beforehand and
 needs no GPU. It writes JSON with every sample, and prints the constants that ``plan_model.py`` fits
 to them. With ``--keep`` the fitted constants are kept for this model of GPU. You can try another
-tile configuration: add it to csrc/engine/tiles.h.
+tile configuration: add it to csrc/gemm/plan/tiles.h.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SOURCE = Path(__file__).with_suffix(".cu")
 CSRC = Path(__file__).parent.parent / "csrc"
 PARTS = [
     *(
-        CSRC / "engine" / f"{name}.c"
+        CSRC / "gemm/plan" / f"{name}.c"
         for name in (
             "plan",
             "plan_cache",
@@ -46,7 +46,7 @@ PARTS = [
             "tensor_cores",
         )
     ),
-    *(CSRC / name for name in ("engine/proofs.c", "base/status.c", "ladder/13_tma.cu")),
+    *(CSRC / name for name in ("gemm/plan/proofs.c", "base/status.c", "gemm/simt/tma.cu")),
 ]
 SECONDS = 150.0
 BRIEFLY_S = 0.05
@@ -64,7 +64,7 @@ class Status(ctypes.Structure):
 
 
 class Choice(NamedTuple):
-    """A plan: its fields in csrc/engine/plan.h."""
+    """A plan: its fields in csrc/gemm/plan/plan.h."""
 
     kernel: str
     splits: int

@@ -63,11 +63,14 @@ SMALL_CODE_SINCE = 13
 # names that it exports.
 LIBRARIES = {
     "frontends/c": {
-        *("frontends/c", "runtime", "runtime/cpu", "runtime/cuda", "engine", "ladder", "emulator"),
-        *("base", "base/cuda"),
+        *("frontends/c", "runtime", "runtime/cpu", "runtime/cuda", "gemm", "gemm/plan", "ladder"),
+        *("gemm/simt", "gemm/small", "gemm/tensor_cores", "emulator", "base", "base/cuda"),
     },
     "frontends/blas": {"frontends/blas"},
 }
+
+LARGE_ROOMS = {"gemm", "gemm/small"}
+"""The rooms whose files have many kernels, which take long to compile."""
 
 OWN_FUNCTIONS_FIRST = ["-Wl,-Bsymbolic"]
 """The extension's flags: it calls its own functions, not those of a C library in the process."""
@@ -95,9 +98,9 @@ _COPIES = {
 }
 
 
-# Typical compile times in seconds on a slow core: the engine's or a rung's kernels to PTX (a third
-# of that to machine code, per architecture), a kernel for the CPU, and any other source.
-_ENGINE_S, _RUNG_S, _CPU_KERNEL_S, _HOST_S = 30.0, 2.0, 5.0, 2.0
+# Typical compile times in seconds on a slow core: many kernels or one kernel to PTX (a third of
+# that to machine code, per architecture), a kernel for the CPU, and any other source.
+_MANY_S, _ONE_S, _CPU_KERNEL_S, _HOST_S = 30.0, 2.0, 5.0, 2.0
 
 Result = TypeVar("Result")
 Build = Callable[[Path, Mapping[str, str]], Result]
@@ -240,7 +243,7 @@ class Job:
         devices = [flag for flag in self.flags if flag.startswith(("-gencode", "--offload-arch"))]
         if self.log:
             codes = sum(flag.count("sm_") for flag in devices)
-            one = _ENGINE_S if "engine" in self.source.parts else _RUNG_S
+            one = _MANY_S if _room(self.source) in LARGE_ROOMS else _ONE_S
             return len(devices) * one + codes * one / 3
         if devices:
             return len(devices) * _HOST_S
@@ -409,9 +412,9 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
 
     machine = _answer([cxx.command, "-dumpmachine"]).partition("-")[0]
     for source in kernels:
-        # On the CPU device, the ladder's kernels compute nearly all products of simt and auto.
-        # The engine's own kernels would compile for twice as long with -O3.
-        level = "-O1" if "engine" in source.parts else "-O3"
+        # On the CPU device, kernels in files of their own compute nearly all products of simt and
+        # auto. The others would compile for twice as long with -O3.
+        level = "-O1" if _room(source) in LARGE_ROOMS else "-O3"
         flags = ["-x", "c++", "-std=c++20", level, *_AS_WRITTEN, *common]
         if "clang" not in cxx.version:
             # GCC writes small loops out first and then fails to vectorise them: twice as slow.
@@ -439,7 +442,7 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
     for source in [
         *_sources(root, "base/*.c"),
         *_sources(root, "runtime/*.c"),
-        *_sources(root, "engine/*.c"),
+        *_sources(root, "gemm/plan/*.c"),
         *_sources(root, "frontends/c/*.c"),
         *_sources(root, "frontends/blas/*.c"),
     ]:  # without Python's headers
@@ -462,7 +465,7 @@ def _plan_hip(
     common: Sequence[str],
     about_toolkit: Sequence[str],
 ) -> list[Job]:
-    """Lists the objects of csrc/ladder and of the host's code in a build for AMD GPUs. Each covers
+    """Lists the objects of the kernels and of the host's code in a build for AMD GPUs. Each covers
     all architectures. hipcc compiles files with kernels; the others need only HIP's headers."""
     hipcc = Compiler(str(toolkit.hipcc), f"HIP {toolkit.version}")
     # Some calls ignore CUDA's error codes on purpose; HIP's headers would warn about each.
@@ -646,8 +649,8 @@ def _is_portable(environ: Mapping[str, str]) -> bool:
 
 
 def _kernel_sources(root: Path) -> list[Path]:
-    """The files with the ladder's and the engine's kernels."""
-    return [*_sources(root, "ladder/*.cu"), *_sources(root, "engine/*.cu")]
+    """The files with the ladder's and the library's kernels."""
+    return [*_sources(root, "ladder/*.cu"), *_sources(root, "gemm/**/*.cu")]
 
 
 def _gpu_sources(root: Path) -> list[Path]:

@@ -225,7 +225,7 @@ static PyObject *run(PyObject *module, PyObject *const *args, Py_ssize_t count, 
 PyDoc_STRVAR(
     run_measured_doc,
     "The same as run, and also accepts 'cublas-tf32', the reference in reduced precision, and\n"
-    "'mma_step' (csrc/engine/mma_step.cu). The error bound of run does not apply to these.");
+    "'mma_step' (csrc/gemm/mma_step.cu). The error bound of run does not apply to these.");
 
 static PyObject *run_measured(PyObject *module, PyObject *const *args, Py_ssize_t count,
                               PyObject *names)

@@ -159,10 +159,21 @@ class BuildInfo:
     """The host compiler and its version."""
 
 
+KERNEL_FOLDERS = ("kernel", "ladder", "gemm/simt", "gemm/tensor_cores", "gemm/plan")
+"""The folders of csrc/ with kernels and what they include. No two of their files have one name."""
+
+
+def kernel_place(name: str) -> str:
+    """The path below csrc/ of a kernel's file, or of a header that kernels include."""
+    csrc = resources.files(__package__) / "csrc"
+    places = [f"{folder}/{name}" for folder in KERNEL_FOLDERS]
+    return next(place for place in places if csrc.joinpath(place).is_file())
+
+
 def kernel_file(name: str) -> str:
-    """The text of a file of csrc/ladder, which the package includes."""
-    ladder = resources.files(__package__) / "csrc" / "ladder"
-    return ladder.joinpath(name).read_text(encoding="utf-8")
+    """The text of such a file."""
+    csrc = resources.files(__package__) / "csrc"
+    return csrc.joinpath(kernel_place(name)).read_text(encoding="utf-8")
 
 
 def variants() -> tuple[Variant, ...]:

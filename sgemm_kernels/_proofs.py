@@ -41,7 +41,7 @@ def forget(model: str) -> None:
 
 
 def known(model: str, capability: tuple[int, int]) -> dict[str, Any] | None:
-    """The saved facts of a GPU: compute_capability, date, rate and start (csrc/engine/proofs.h).
+    """The saved facts of a GPU: compute_capability, date, rate and start (csrc/gemm/plan/proofs.h).
 
     None if there is no proof, or if it is of another build or damaged.
     """

@@ -5,7 +5,7 @@
 The tests must notice every mistake. The script compiles a mistake's file only, in a folder of its
 own, and links it with the other objects of this tree. mutants/mutants.toml has the mistakes in the
 rungs, which also the judge of custom kernels must find; mutants/shared.toml has those in the files
-that rungs share, and in the engine.
+that rungs share, and in the rest of the library.
 """
 
 import argparse
@@ -28,10 +28,12 @@ import pytest
 from build_backend import compiling
 from build_backend.toolkit import BuildError
 from sgemm_kernels import Variant, devices, variants
+from sgemm_kernels._catalog import kernel_place
 
 ROOT = Path(__file__).parent.parent
 MUTANTS = ROOT / "tests/mutants"
 BUILD = ROOT / "build/mutation"
+LARGE = {Path("csrc", room) for room in compiling.LARGE_ROOMS}
 RUNGS = {variant.name: variant.file for variant in variants() if variant.file is not None}
 NAMES = {variant.name for variant in variants()}
 CPU = next(device for device in devices() if device.kind == "cpu")
@@ -82,11 +84,11 @@ def mutants() -> Iterator[Mutant]:
         if VISIBLE.isdisjoint(entry["kinds"]):
             continue
         for variant in entry.get("rungs", RUNGS):
-            file = f"ladder/{RUNGS[variant]}"
+            file = kernel_place(RUNGS[variant])
             yield from _everywhere(variant, file, file, entry)
     for entry in _table("shared.toml"):
         for variant in RUNGS if entry["variants"] == "all" else entry["variants"]:
-            source = entry.get("source") or f"ladder/{RUNGS[variant]}"
+            source = entry.get("source") or kernel_place(RUNGS[variant])
             found = list(_everywhere(variant, entry["file"], source, entry))
             if not found:
                 raise SystemExit(f"{entry['file']} has no text '{entry['old']}'")
@@ -142,7 +144,7 @@ class Builder:
     def _compile(job: compiling.Job, folder: Path) -> None:
         (folder / job.target).parent.mkdir(parents=True, exist_ok=True)
         flags = [flag for flag in job.flags if flag != "-Werror"]  # for variables without use
-        flags += ["-O1"] if "engine" in job.source.parts else []  # takes half the time
+        flags += ["-O1"] if job.source.parent in LARGE else []  # takes half the time
         command = [job.compiler.command, *flags, *job.search, "-c", str(job.source)]
         command += ["-o", str(job.target)]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
@@ -263,7 +265,7 @@ def main() -> int:
         for mutant in mutants()
         if asked.variant in ("", mutant.variant) and re.search(asked.name, str(mutant))
     ]
-    chosen.sort(key=lambda mutant: "engine/" not in mutant.source)  # the longest begin first
+    chosen.sort(key=lambda mutant: Path("csrc", mutant.source).parent not in LARGE)  # longest first
     builder = Builder()
     folders: queue.Queue[Path] = queue.Queue()
     for number in range(asked.jobs):

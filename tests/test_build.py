@@ -189,9 +189,9 @@ def test_kernels_for_one_architecture_are_compiled_only_for_it():
     cuda = toolkit.Toolkit(Path("/cuda/bin/nvcc"), Path("/cuda/lib/a"), "13.0.88", (80, 90))
     flags = {job.source.name: " ".join(job.flags) for job in plan(ROOT, cuda) if job.log}
     alone = {name for name, text in flags.items() if "compute_90a" in text}
-    assert alone == {"15_wgmma.cu", "16_waves.cu", "17_fused.cu"}
+    assert alone == {"wgmma.cu", "waves.cu", "fused.cu"}
     assert not any("compute_80" in flags[name] for name in alone)
-    assert "compute_80" in flags["14_mma.cu"]
+    assert "compute_80" in flags["mma.cu"]
 
 
 def test_a_build_for_amd_gpus_shares_only_the_cpus_objects():
@@ -207,7 +207,7 @@ def test_a_build_for_amd_gpus_shares_only_the_cpus_objects():
     own = {job.source.name: job for target, job in by_target[1].items() if target not in shared}
     assert "08_warptile.cu" in own
     assert "auto.cu" in own
-    assert not {"09_async.cu", "15_wgmma.cu", "custom_gpu.cu"} & own.keys()
+    assert not {"09_async.cu", "wgmma.cu", "custom_gpu.cu"} & own.keys()
     kernel, host = own["08_warptile.cu"], own["panel_pipeline.cu"]
     assert kernel.compiler.command == "/rocm/bin/hipcc"
     assert "--offload-arch=gfx90a" in kernel.flags
@@ -572,8 +572,8 @@ def sources(tmp_path):
         "base/shared.h": "int shared(void);\n",
         "emulator/grid.cpp": '#include "../base/shared.h"\nint grid() { return 2; }\n',
         "runtime/cuda/device.cu": "int device() { return 3; }\n",
-        "ladder/01_naive.cu": '#include "kernel.h"\n',
-        "ladder/kernel.h": '# include "../base/shared.h"\n',
+        "ladder/01_naive.cu": '#include "../kernel/kernel.h"\n',
+        "kernel/kernel.h": '# include "../base/shared.h"\n',
         "ladder/README.md": "words\n",
     }
     for name, text in texts.items():
@@ -610,7 +610,7 @@ def append(path, text="/* more */\n"):
 def test_only_what_changed_is_compiled(build, sources):
     assert build() == ALL
     assert build() == set()
-    append(sources / "csrc/ladder/kernel.h")
+    append(sources / "csrc/kernel/kernel.h")
     assert build() == {"01_naive.cu", "describing.c"}  # describing.c: the hash of csrc/ changed
     append(sources / "csrc/base/shared.h")
     assert build() == {"01_naive.cu", "grid.cpp", "module.c", "describing.c"}
@@ -845,7 +845,7 @@ def test_the_extension_was_built_from_these_sources():
 )
 @pytest.mark.parametrize(
     "name",
-    sorted(path.stem for path in ROOT.glob("csrc/ladder/**/*.cu")),
+    [Path(variant.file).stem for variant in sgemm_kernels.variants() if variant.file],
 )
 def test_no_rung_spills_registers(name):
     """For the architectures of this build. `make wheels` checks all."""
@@ -853,9 +853,7 @@ def test_no_rung_spills_registers(name):
     built_for = sgemm_kernels.build_info().architectures
     compiled_for = {architecture for _, architecture in spills.reported(report)}
     everywhere = {architecture for architecture in built_for if "sm_" in architecture}
-    assert compiled_for == (
-        {"sm_90a"} if name in ("15_wgmma", "16_waves", "17_fused") else everywhere
-    )
+    assert compiled_for == ({"sm_90a"} if name in ("wgmma", "waves", "fused") else everywhere)
     assert spills.spilling(report) == {}
 
 
@@ -1054,10 +1052,8 @@ def test_a_wheel_has_the_package_its_kernels_and_recorded_results(tree):
     recorded += [
         path for name in ("batched", "calls", "models") for path in results.glob(f"*/{name}.json")
     ]
-    sources = tree / "csrc/ladder"
     lib_files = [path for path in ours.glob("lib/*/**/*") if path.is_file()]
     assert {path.suffix for path in lib_files} == {".pc", ".cmake"}
-    kernels = [path for path in sources.rglob("*") if path.suffix in {".cu", ".h"}]
     compiled_with = {
         "base": ("*.h", "status.c", "threads.c", "undisturbed.c"),
         "emulator": ("*.h", "*.cpp"),
@@ -1065,7 +1061,11 @@ def test_a_wheel_has_the_package_its_kernels_and_recorded_results(tree):
         "emulator/plain": ("*.h", "*.cpp"),
         "emulator/sanitizer": ("*.h", "*.cpp"),
         "custom": ("*.h", "*.cpp", "*.cu.in"),
-        "engine": ("plan.h", "tiles.h"),
+        "kernel": ("*.h",),
+        "ladder": ("*.cu",),
+        "gemm/plan": ("*.h",),
+        "gemm/simt": ("*.cu", "*.h"),
+        "gemm/tensor_cores": ("*.cu", "*.h"),
         "frontends/c": ("sgemm_kernels.h",),
         "frontends/jax": ("matmul.c",),
     }
@@ -1082,7 +1082,6 @@ def test_a_wheel_has_the_package_its_kernels_and_recorded_results(tree):
         *(path.relative_to(tree).as_posix() for path in lib_files),
         "sgemm_kernels/py.typed",
         *(path.relative_to(tree).as_posix() for path in [*package, *levels]),
-        *(f"sgemm_kernels/csrc/ladder/{path.relative_to(sources).as_posix()}" for path in kernels),
         *(f"sgemm_kernels/explaining/page/page.{kind}" for kind in ("html", "css", "js")),
         *(f"sgemm_kernels/recorded/{path.relative_to(results).as_posix()}" for path in recorded),
     }

@@ -19,6 +19,7 @@ import pytest
 
 import sgemm_kernels as sk
 from sgemm_kernels import _cache
+from sgemm_kernels._catalog import KERNEL_FOLDERS
 from sgemm_kernels.custom import child_process, compiler, tuning
 from sgemm_kernels.custom.kernel import run_here
 
@@ -868,7 +869,7 @@ def test_the_wheel_has_all_files_for_compiling_kernels():
     }
     builds = (compiler.run_build(), compiler.access_trace_build(), compiler.sanitizer_build())
     needed = {root / "csrc" / part for build in builds for part in build.parts}
-    needed |= set((root / "csrc/ladder").glob("*.h"))
+    needed |= {path for each in KERNEL_FOLDERS for path in (root / "csrc" / each).glob("*.h")}
     waiting = list(needed)
     while waiting:
         source = compiler.Source(waiting[-1], waiting.pop().read_text(encoding="utf-8"))

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import sgemm_kernels as sk
+from sgemm_kernels._catalog import KERNEL_FOLDERS
 from sgemm_kernels.custom import for_gpu
 from sgemm_kernels.custom.compiler import Source
 from sgemm_kernels.custom.host_code import HostUse, host_uses
@@ -185,7 +186,9 @@ def test_the_ladder_and_the_plain_kernels_have_no_host_code_in_kernels():
     root = Path(__file__).parent
     texts = {rung.file: rung.source for rung in sk.variants() if rung.source is not None}
     texts |= {path.name: path.read_text() for path in (root / "plain").glob("*.cu*")}
-    texts |= {path.name: path.read_text() for path in (root.parent / "csrc/ladder").glob("*.h")}
+    for folder in KERNEL_FOLDERS:
+        headers = (root.parent / "csrc" / folder).glob("*.h")
+        texts |= {path.name: path.read_text() for path in headers}
     assert len(texts) > 40
     assert {name: found for name, text in texts.items() if (found := host_uses(text, name))} == {}
 

@@ -41,11 +41,11 @@ def test_a_mistake_changes_one_place(mutation, tmp_path):
 
 
 def test_a_table_without_its_text_is_refused(mutation, tmp_path, monkeypatch):
-    for name, file in (("mutants.toml", "01_naive.cu"), ("shared.toml", "ladder/kernel.h")):
+    for name, file in (("mutants.toml", "01_naive.cu"), ("shared.toml", "kernel/kernel.h")):
         (tmp_path / name).write_text(
             '[[mutation]]\nname = "a"\nkinds = ["wrong values"]\nvariants = ["naive"]\n'
             f'file = "{file}"\nold = "no such text"\nnew = "b"\n'
         )
     monkeypatch.setattr(mutation, "MUTANTS", tmp_path)
-    with pytest.raises(SystemExit, match=r"ladder/kernel\.h has no text 'no such text'"):
+    with pytest.raises(SystemExit, match=r"kernel/kernel\.h has no text 'no such text'"):
         list(mutation.mutants())

@@ -16,7 +16,7 @@ from sgemm_kernels.measuring.measurement import Accuracy, Protocol, Run
 from sgemm_kernels.measuring.probe import find_nvcc
 
 ROOT = Path(__file__).parent.parent
-ENGINE = ROOT / "csrc/engine"
+PLAN = ROOT / "csrc/gemm/plan"
 RUN = Run("2026-01-02T03:04:05+00:00", "A GPU", "cuda", "0123", "0.1.0", Protocol("", "cold"))
 MULTIPROCESSORS = 132
 WRONG = "32x128x8"
@@ -72,9 +72,9 @@ def library(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plans")
     (folder / "stand_in.c").write_text(STAND_IN)
     names = ("plan", "plan_cache", "plan_constants", "small_batch_plan")
-    sources = [ENGINE / f"{name}.c" for name in names]
+    sources = [PLAN / f"{name}.c" for name in names]
     subprocess.run(
-        ["cc", "-shared", "-fPIC", f"-I{ENGINE}", folder / "stand_in.c", *sources,
+        ["cc", "-shared", "-fPIC", f"-I{PLAN}", folder / "stand_in.c", *sources,
          ROOT / "csrc/base/status.c", "-o", folder / "plans.so", "-lm"],
         check=True,
     )  # fmt: skip
@@ -142,7 +142,7 @@ class TestEntryPoints:
             ' printf("%zu ", found[i]);\n}\n'
         )
         program = tmp_path / "a"
-        subprocess.run(["cc", f"-I{ENGINE}", tmp_path / "a.c", "-o", program], check=True)
+        subprocess.run(["cc", f"-I{PLAN}", tmp_path / "a.c", "-o", program], check=True)
         found = subprocess.run([program], capture_output=True, text=True, check=True).stdout
         offsets = [structure.fields[field][1] for field in structure.names]
         assert [int(word) for word in found.split()] == [structure.itemsize, *offsets]

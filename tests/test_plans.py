@@ -16,7 +16,7 @@ MODEL = "A model that no test has beside this one"
 GPUS = [device for device in sgemm_kernels.devices() if device.kind == "cuda" and device.usable]
 FAKE = hasattr(ctypes.CDLL(_core.__file__), "fake_cuda_live")
 SLICED = ("48x64x32", "32x128x32", "32x32x32", "16x128x32")
-"""Tile configurations whose warps split K, see csrc/engine/tiles.h."""
+"""Tile configurations whose warps split K, see csrc/gemm/plan/tiles.h."""
 ASKED = f"from sgemm_kernels._plans import constants_for; print(constants_for({MODEL!r}))"
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import sgemm_kernels
 from sgemm_kernels import variants
+from sgemm_kernels._catalog import kernel_place
 from sgemm_kernels.cli.report import renew
 from sgemm_kernels.measuring.measurement import UNMET
 
@@ -83,7 +84,7 @@ def test_the_figures_are_up_to_date(tmp_path, document):
 def test_no_headline_figure_is_undersampled():
     (ladder,) = re.findall(r"<!-- results: ladder .*?<!-- end of results -->", README, re.DOTALL)
     rows = re.findall(r"^\| (?:\[)?`(\w+)`(?:\]\((\S+)\))? \|.*\|$", ladder, re.MULTILINE)
-    assert rows == [(v.name, f"csrc/ladder/{v.file}" if v.file else "") for v in variants()]
+    assert rows == [(v.name, f"csrc/{kernel_place(v.file)}" if v.file else "") for v in variants()]
     assert UNMET not in ladder
 
 
@@ -174,7 +175,8 @@ def test_every_file_named_exists(document):
 def test_the_engines_page_lists_its_tiles_and_constants():
     page = (ROOT / "docs/inside/engine.md").read_text(encoding="utf-8")
     tiles, plan = (
-        (ROOT / "csrc/engine" / name).read_text(encoding="utf-8") for name in ("tiles.h", "plan.h")
+        (ROOT / "csrc/gemm/plan" / name).read_text(encoding="utf-8")
+        for name in ("tiles.h", "plan.h")
     )
     number = r"(\d+)"
     listed = re.findall(

@@ -27,6 +27,7 @@ from sgemm_kernels import (
     trace,
     variants,
 )
+from sgemm_kernels._catalog import kernel_file
 from sgemm_kernels.explaining.accesses import Access
 from sgemm_kernels.explaining.trace_picture import alike
 
@@ -49,11 +50,11 @@ def requested_bytes(traced: Trace, operand: str, kind: str) -> int:
 
 
 def files_of(name: str) -> set[str]:
-    """The names of a kernel's file and of all files in csrc/ladder that it includes, directly or
+    """The names of a kernel's file and of all kernels' headers that it includes, directly or
     indirectly."""
-    text = (ROOT / "csrc/ladder" / name).read_text()
-    within = re.findall(r'^#include "([\w.]+)"', text, re.MULTILINE)
-    return {name}.union(*map(files_of, within))
+    within = re.findall(r'^#include "([\w./]+)"', kernel_file(name), re.MULTILINE)
+    ours = [Path(each).name for each in within if not re.search(r"/(base|emulator)/", each)]
+    return {name}.union(*map(files_of, ours))
 
 
 def find(traced: Trace, operand: str, kind: str):
@@ -345,7 +346,7 @@ def test_data_passed_between_kernels_of_a_product_is_counted(name):
 @BY_NAME
 def test_tensor_cores_compute_three_of_four_fp16_products(kernel):
     traced = trace(kernel.name, 256, 256, 256)
-    text = (ROOT / "csrc/ladder" / kernel.file).read_text()
+    text = kernel_file(kernel.file)
     uses = "mma_m16n8k16(" in text or "wgmma_k16(" in text
     assert uses == (kernel.name in SPLIT_FP16)
     assert traced.tensor_multiply_adds == (3 * traced.multiply_adds if uses else 0)
@@ -448,7 +449,7 @@ def test_each_access_names_its_line(kernel):
     files = files_of(kernel.file)
     for access in traced.accesses:
         assert access.file in files
-        lines = (ROOT / "csrc/ladder" / access.file).read_text().splitlines()
+        lines = kernel_file(access.file).splitlines()
         assert access.text == lines[access.line - 1]
         if access.space == "shared":
             # Fragments are loaded through pointers, by a call that names neither array.
@@ -645,14 +646,14 @@ def test_pictures_of_sectors_across_rows_stay_in_their_panels(kernel, N):
 
 
 def test_a_planted_bank_conflict_is_seen(custom_cache):
-    loader = (ROOT / "csrc/ladder/float4_loader.h").read_text()
+    loader = (ROOT / "csrc/kernel/float4_loader.h").read_text()
     # The padding puts two float4s of A, stored along K, in different banks.
     for padding, wavefronts in ((4, 1.0), (0, 2.0)):
         planted = loader.replace(
             "constexpr int padding = 4;", f"constexpr int padding = {padding};"
         )
         assert (planted == loader) == (padding == 4)
-        text = source("vec4").replace('#include "float4_loader.h"', planted)
+        text = source("vec4").replace('#include "../kernel/float4_loader.h"', planted)
         assert text != source("vec4")
         accesses = trace(kernel(text, name="planted"), 128, 128, 8).accesses
         stores = [

@@ -22,7 +22,7 @@ MAY_INCLUDE = {
         "base",
         "emulator/access_trace/access_trace.h",
         "emulator/tensor_core_model.h",
-        "engine/plan.h",
+        "gemm/plan/plan.h",
         "frontends/c",
         "frontends/torch",
         "runtime",
@@ -32,17 +32,22 @@ MAY_INCLUDE = {
     "frontends/jax": {"frontends/c"},
     "frontends/blas": {"frontends/c"},
     "frontends/c": {"base", "runtime"},
-    "runtime/cuda": {"base", "base/cuda", "ladder/launch_kernel.h", "runtime"},
+    "runtime/cuda": {"base", "base/cuda", "kernel/launch_kernel.h", "runtime"},
     "runtime/cpu": {"base", "emulator", "runtime"},
-    "runtime": {"base", "engine"},
-    "engine": {"base", "emulator/tensor_core_model.h", "ladder"},
-    "ladder": {"base", "emulator/access_trace/traced.h", "emulator/grid.h"},
+    "runtime": {"base", "gemm/plan/proofs.h"},
+    "gemm": {"emulator/tensor_core_model.h", "gemm/simt", "gemm/small", "kernel"},
+    "gemm/small": {"base", "gemm/plan", "gemm/simt", "kernel"},
+    "gemm/tensor_cores": {"gemm/plan/fused_plan.h", "kernel"},
+    "gemm/simt": {"gemm/plan", "kernel"},
+    "gemm/plan": {"base", "kernel/tma_rows.h"},
+    "ladder": {"kernel"},
+    "kernel": {"base", "emulator/access_trace/traced.h", "emulator/grid.h"},
     "custom": {
         "base",
         "emulator",
         "emulator/access_trace/access_trace.h",
         "emulator/sanitizer/sanitizer.h",
-        "ladder/launch.h",
+        "kernel/launch.h",
     },
     "emulator/access_trace": {"base", "emulator"},
     "emulator/plain": {"base", "emulator"},
@@ -52,19 +57,27 @@ MAY_INCLUDE = {
     "base": set(),
 }
 # What each room may call besides. Headers of base and runtime declare functions of base/cuda and
-# runtime/cuda; the runtime has the tables of devices and of rungs; the compiler adds calls of the
-# access trace; module.c loads NumPy's table.
+# runtime/cuda; kernel/launch.h calls the emulator; the runtime has the tables of devices and of
+# kernels; the compiler adds calls of the access trace; module.c loads NumPy's table.
+OF_KERNELS = {"base/cuda", "emulator", "emulator/access_trace"}
 MAY_CALL = {
     "frontends/c": {"runtime/cuda"},
     "frontends/python": {"module.c"},
-    "runtime": {"ladder", "runtime/cpu", "runtime/cuda"},
-    "engine": {"base/cuda", "emulator/access_trace"},
-    "ladder": {"base/cuda"},
+    "runtime": {
+        *("gemm", "gemm/simt", "gemm/tensor_cores", "ladder", "runtime/cpu", "runtime/cuda"),
+    },
+    "gemm": {*OF_KERNELS, "gemm/plan", "gemm/tensor_cores", "ladder"},
+    "gemm/small": OF_KERNELS,
+    "gemm/tensor_cores": {*OF_KERNELS, "gemm/simt", "ladder"},
+    "gemm/simt": OF_KERNELS,
+    "ladder": OF_KERNELS,
 }
 # Which rooms may include third-party headers.
 FOREIGN = {
     r"Python\.h|structmember\.h|numpy/": {"module.c", "frontends/python"},
-    r"cuda|cublas|cooperative_groups|nv|hip/": {"base/cuda", "ladder", "runtime/cuda"},
+    r"cuda|cublas|cooperative_groups|nv|hip/": {
+        *("base/cuda", "gemm/tensor_cores", "kernel", "ladder", "runtime/cuda"),
+    },
     r"xla/": {"frontends/jax"},
 }
 
@@ -113,18 +126,22 @@ def test_every_file_is_in_a_room_with_rules():
 @pytest.mark.parametrize(
     ("file", "header", "named"),
     [
-        ("engine/plan.c", '"../frontends/python/operand.h"', "frontends/python/operand.h"),
+        ("gemm/plan/plan.c", '"../../frontends/python/operand.h"', "frontends/python/operand.h"),
         ("runtime/device.h", '"../base/cuda/allocator.h"', "base/cuda/allocator.h"),
         ("base/status.h", "<Python.h>", "Python.h"),
         ("base/status.c", "<cuda_runtime.h>", "cuda_runtime.h"),
         ("emulator/grid.h", "<cuda_runtime.h>", "cuda_runtime.h"),
         ("base/cuda/allocator.h", '"../../emulator/grid.h"', "emulator/grid.h"),
         ("runtime/cuda/device.cu", "<numpy/arrayobject.h>", "numpy/arrayobject.h"),
-        ("ladder/kernel.h", '"../emulator/fiber.h"', "emulator/fiber.h"),
+        ("kernel/kernel.h", '"../emulator/fiber.h"', "emulator/fiber.h"),
         ("ladder/01_naive.cu", '"../runtime/product.h"', "runtime/product.h"),
         ("emulator/grid.h", '"sanitizer/sanitizer.h"', "emulator/sanitizer/sanitizer.h"),
-        ("ladder/error_check.h", '"../engine/plan.h"', "engine/plan.h"),
-        ("frontends/python/result.c", '"../../ladder/kernel.h"', "ladder/kernel.h"),
+        ("gemm/tensor_cores/error_check.h", '"../plan/plan.h"', "gemm/plan/plan.h"),
+        ("gemm/simt/splitk.cu", '"../small/gemv.h"', "gemm/small/gemv.h"),
+        ("gemm/plan/plan.c", '"../simt/store_tile.h"', "gemm/simt/store_tile.h"),
+        ("gemm/auto.cu", '"../ladder/03_smem.cu"', "ladder/03_smem.cu"),
+        ("ladder/03_smem.cu", '"../gemm/simt/copy_async.h"', "gemm/simt/copy_async.h"),
+        ("frontends/python/result.c", '"../../kernel/kernel.h"', "kernel/kernel.h"),
         ("module.c", '"emulator/grid.h"', "emulator/grid.h"),
         ("frontends/jax/matmul.c", '"../../runtime/product.h"', "runtime/product.h"),
         ("frontends/c/c_api.c", '"xla/ffi/api/c_api.h"', "xla/ffi/api/c_api.h"),
@@ -133,7 +150,7 @@ def test_every_file_is_in_a_room_with_rules():
         ("frontends/torch/abi.c", '"../python/operand.h"', "frontends/python/operand.h"),
         ("runtime/many.c", '"../frontends/c/sgemm_kernels.h"', "frontends/c/sgemm_kernels.h"),
         ("base/status.c", '"../runtime/view.h"', "runtime/view.h"),
-        ("engine/plan.c", '"../runtime/view.h"', "runtime/view.h"),
+        ("gemm/plan/plan.c", '"../../runtime/view.h"', "runtime/view.h"),
     ],
 )
 def test_a_planted_forbidden_include_is_found(tmp_path, file, header, named):
@@ -154,6 +171,12 @@ def test_rooms_have_no_circle():
         used = {whole(entry) for entry in {*entries, *MAY_CALL.get(room, ())}}
         arrows[whole(room)] |= used - {whole(room)}
     arrows["frontends"].discard("module.c")  # NumPy's table
+    assert cycle_in(arrows) == []
+
+
+def test_the_librarys_rooms_have_no_circle():
+    rooms = [room for room in MAY_INCLUDE if room.partition("/")[0] == "gemm"]
+    arrows = {room: (allowed_rooms(room) - {room}) & set(rooms) for room in rooms}
     assert cycle_in(arrows) == []
 
 

@@ -3,7 +3,7 @@
 // benchmarks/_questions_fp16_pairs.py, which explains the constants, and linked with alternate.cu.
 // Operands are in [-1, 1) and are split before the timing. So there is one scale for all rows, and
 // no result is recomputed in float32.
-#include "../../csrc/ladder/split_fp16.h"
+#include "../../csrc/gemm/tensor_cores/split_fp16.h"
 #include "settings.h"
 
 #include <map>

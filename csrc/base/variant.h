@@ -57,7 +57,7 @@ typedef struct KernelSpec {
 typedef struct Variant {
     const char *name;
     const char *summary;
-    const char *file; /* its source in csrc/ladder; NULL for a library, or for simt and auto */
+    const char *file; /* its source; NULL for a library, or for simt and auto */
     KernelSpec spec;
     int min_compute_capability[2];  /* major, minor */
     bool architecture_specific;     /* newer GPUs cannot run it, as with code for sm_90a */

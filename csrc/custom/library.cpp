@@ -26,7 +26,7 @@ void use_gpu(const CustomGpu *to_use)
 extern "C" const Variant *const __start_sgemm_counted[];
 #define VARIANT_CUSTOM __start_sgemm_counted[0]
 #else
-extern "C" const Variant variant_custom; /* defined in the kernel's file: ../ladder/launch.h */
+extern "C" const Variant variant_custom; /* defined in the kernel's file: ../kernel/launch.h */
 #define VARIANT_CUSTOM &variant_custom
 #endif
 

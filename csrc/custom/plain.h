@@ -5,7 +5,7 @@
 #ifndef SGEMM_PLAIN_H
 #define SGEMM_PLAIN_H
 
-#include "../ladder/launch.h"
+#include "../kernel/launch.h"
 #include "plain_host.h"
 
 /* One argument of the kernel, for any type of its parameter. */

@@ -4,7 +4,7 @@
 //           reused.
 // bound by  uncoalesced loads: the 32 threads of a warp read 32 rows of A, in 32 memory sectors.
 // next      coalesced: give neighbouring threads neighbouring columns.
-#include "kernel.h"
+#include "../kernel/kernel.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 //           reused.
 // bound by  load instructions: two per multiply-add, although most hit the cache.
 // next      smem: load each tile once per block and reuse it from shared memory.
-#include "kernel.h"
+#include "../kernel/kernel.h"
 
 namespace {
 

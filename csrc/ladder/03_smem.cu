@@ -3,7 +3,7 @@
 // traffic   8 / 32 bytes from global memory per multiply-add, and 8 from shared memory.
 // bound by  shared-memory loads: still two per multiply-add.
 // next      tile1d: several results per thread, so that a loaded value is used more than once.
-#include "kernel.h"
+#include "../kernel/kernel.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 // traffic   8 / 64 bytes from global memory per multiply-add, and 4 + 4 / 8 from shared memory.
 // bound by  shared-memory loads of A: one per multiply-add.
 // next      tile2d: a rectangle of results, so that values of A are reused too.
-#include "kernel.h"
+#include "../kernel/kernel.h"
 
 namespace {
 

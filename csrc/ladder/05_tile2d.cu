@@ -3,7 +3,7 @@
 // traffic   8 / 128 bytes from global memory per multiply-add, and 8 / 8 from shared memory.
 // bound by  the number of load instructions: 16 four-byte loads for each 64 multiply-adds.
 // next      vec4: move four floats with each load.
-#include "kernel.h"
+#include "../kernel/kernel.h"
 
 namespace {
 

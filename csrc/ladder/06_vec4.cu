@@ -3,7 +3,7 @@
 // traffic   8 / 128 bytes from global memory per multiply-add, and 8 / 8 from shared memory.
 // bound by  waiting: all threads load, then all compute, and neither hides the other.
 // next      prefetch: load the next tile while computing the present one.
-#include "float4_loader.h"
+#include "../kernel/float4_loader.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 //           is nearly as busy.
 // next      warptile: a square of results for each warp, and more per thread, so that values are
 //           reused more.
-#include "float4_loader.h"
+#include "../kernel/float4_loader.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 // traffic   6 / 128 bytes from global memory per multiply-add, and 6 / 8 from shared memory.
 // bound by  registers: values on their way from global memory occupy as many as there are values.
 // next      async: copy tiles straight to shared memory, past the registers.
-#include "float4_loader.h"
+#include "../kernel/float4_loader.h"
 
 namespace {
 

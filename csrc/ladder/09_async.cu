@@ -5,7 +5,7 @@
 // traffic   6 / 128 bytes from global memory per multiply-add, and 6 / 8 from shared memory.
 // bound by  issue slots: 6 loads from shared memory for 128 multiply-adds.
 // next      raster: choose which blocks run together, so that they share tiles in the L2 cache.
-#include "async_tiles.h"
+#include "../kernel/async_tiles.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 //           from shared memory.
 // bound by  issue slots: 6 loads from shared memory for 128 multiply-adds.
 // next      splitk: several blocks per tile of C, if there are too few tiles for the GPU.
-#include "async_tiles.h"
+#include "../kernel/async_tiles.h"
 
 namespace {
 

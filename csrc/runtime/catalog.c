@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "../engine/proofs.h"
+#include "../gemm/plan/proofs.h"
 
 /* Each kernel's file defines its variant at the end. */
 extern const Variant variant_naive, variant_coalesced, variant_smem, variant_tile1d, variant_tile2d,

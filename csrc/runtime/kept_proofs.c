@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../engine/proofs.h"
+#include "../gemm/plan/proofs.h"
 
 /* The first line. SGEMM_BUILD: the hash of csrc/ and the version of the package. */
 static const char header[] = "sgemm_kernels " SGEMM_BUILD "\n";

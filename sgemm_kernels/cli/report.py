@@ -9,7 +9,7 @@ A table is between two comments. The first one names the kind of table and the f
 | kind | what it shows |
 | :-- | :-- |
 | speedup RESULTS#N VARIANT | a sentence: a variant's speed, and its speedup over cuBLAS |
-| ladder RESULTS#N KERNELS | each variant: its file, idea, and speed at M = N = K = N |
+| ladder RESULTS#N CSRC | each variant: its file, idea, and speed at M = N = K = N |
 | table RESULTS | one run of ``measure`` or of benchmarks/ladder.py |
 | spread RESULTS RESULTS ... | the spread of the medians of several runs of the same thing |
 | ratios RESULTS SUITE | one variant against cuBLAS, over a suite of shapes in several layouts |

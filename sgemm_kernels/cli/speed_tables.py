@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from .._catalog import variants
+from .._catalog import kernel_place, variants
 from .._table import markdown, markdown_text
 from ..measuring.measurement import UNMET, UNMET_NOTE
 from ..measuring.results import Results
@@ -267,17 +267,17 @@ def speedup(results: Path, variant: Path) -> str:
     return "\n\n".join([sentence, *_note_of([[speed, ratio]])])
 
 
-def ladder(results: Path, kernels: Path) -> str:
+def ladder(results: Path, csrc: Path) -> str:
     """Every variant with its idea and its speed at one size. The size follows a '#':
     FILE.json#N."""
-    found, n = _at_size(results, "ladder RESULTS#N KERNELS")
+    found, n = _at_size(results, "ladder RESULTS#N CSRC")
     lines = []
     for variant in variants():
         row = found.find(variant.name, n)
         speed = "-" if row is None or row.gflops is None else row.marked(row.gflops / 1e3)
         link = f"`{variant.name}`"
         if variant.file is not None:
-            link = f"[{link}]({kernels / variant.file})"
+            link = f"[{link}]({csrc / kernel_place(variant.file)})"
         lines.append([link, variant.summary, speed, *found.ratios(row)])
     header = ["kernel", "idea", "TFLOP/s", "of cuBLAS", "over the rung before"]
     facts = f"M = N = K = {n}, kernel time alone. {_facts(found)}."

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from .._catalog import variants
+from .._catalog import KERNEL_FOLDERS, kernel_place, variants
 from .._core import Error
 from . import hints, inline_ptx, plain_launcher, plain_text
 from .expressions import ExpressionError
@@ -58,8 +58,11 @@ class Source:
     def folders(self) -> list[Path]:
         """The include path, after the folder of the including file: this file's folder, if it has
         one, and the package's headers."""
-        own = [self.path.parent] if self.path.is_absolute() else []
-        return [*own, headers() / "ladder"]
+        return [*self._own_folders, *(headers() / folder for folder in KERNEL_FOLDERS)]
+
+    @property
+    def _own_folders(self) -> list[Path]:
+        return [self.path.parent] if self.path.is_absolute() else []
 
     @property
     def plain(self) -> Plain | None:
@@ -79,13 +82,11 @@ class Source:
     def whole(self) -> str:
         """The text with its own included files and its defines."""
         text, _ = plain_text.with_constants(self.text, self.defines)
-        own = self.folders[:-1]
         included = {
             path: plain_text.with_constants(inner, self.defines)[0]
-            for path, inner in self.included.items()
-            if path.parent != headers() / "ladder"
+            for path, inner in self._own_included().items()
         }
-        return plain_text.flattened(text, self.file, own, included)
+        return plain_text.flattened(text, self.file, self._own_folders, included)
 
     def _device_code(self, plain: Plain) -> str:
         return only_for(plain_text.device_code(self.whole()), plain.call)
@@ -120,7 +121,7 @@ class Source:
         found: dict[Path, str] = {}
         waiting: list[tuple[str, list[Path]]] = [(self.text, [])]
         # A plain kernel includes no headers of this package.
-        folders = self.folders if self.launch is None else self.folders[:-1]
+        folders = self.folders if self.launch is None else self._own_folders
         while waiting:
             text, beside = waiting.pop()
             for name in _INCLUDE.findall(text):
@@ -166,7 +167,7 @@ class Source:
         """The rungs that it launches instead of its own kernel: their files below the root."""
         rungs = {f"variant_{rung.name}": rung.file for rung in variants()}
         words = set(re.findall(r"\bvariant_\w+", "".join([self.text, *self.included.values()])))
-        return [f"ladder/{file}" for name, file in rungs.items() if file and name in words]
+        return [kernel_place(file) for name, file in rungs.items() if file and name in words]
 
     def with_text(self, text: str) -> "Source":
         """The same file with another text and the same included files."""
@@ -176,21 +177,19 @@ class Source:
         """The same file with other defines."""
         return replace(self, defines=defines)
 
-    def _own_included(self) -> dict[str, str]:
+    def _own_included(self) -> dict[Path, str]:
         """The included files outside the package, by path."""
-        package = headers() / "ladder"
-        return {str(path): text for path, text in self.included.items() if path.parent != package}
+        return {path: text for path, text in self.included.items() if headers() not in path.parents}
 
     @property
     def own_files(self) -> list[str]:
         """The names of the file and of its included files outside the package."""
-        own = [path.name for path in self.included if headers() not in path.parents]
-        return [self.file, *own]
+        return [self.file, *(path.name for path in self._own_included())]
 
     @property
     def digest(self) -> str:
         """A digest of the file, its included files, its defines and this package's headers."""
-        own = self._own_included()
+        own = {str(path): text for path, text in self._own_included().items()}
         facts = [self.file, self.text, dict(self.defines), own, headers_digest()]
         plain = self.plain
         if plain is not None:
@@ -202,7 +201,7 @@ class Source:
 
 @cache
 def headers() -> Path:
-    """The folder of the package's C sources. The kernels are in its subfolder ladder."""
+    """The folder of the package's C sources. The kernels are in its KERNEL_FOLDERS."""
     return (Path(__file__).parent.parent / "csrc").resolve()
 
 
@@ -210,7 +209,7 @@ def headers() -> Path:
 def headers_digest() -> str:
     """A digest of the C sources that custom kernels are compiled with."""
     root = headers()
-    parts = ("ladder", "engine", "base", "emulator", "custom")
+    parts = (*KERNEL_FOLDERS, "base", "emulator", "custom")
     files = [path for part in parts for path in sorted((root / part).rglob("*.*"))]
     files = [path for path in files if path.suffix in (".h", ".cu", ".c", ".cpp")]
     return digest_of(

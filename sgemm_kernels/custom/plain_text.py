@@ -17,7 +17,7 @@ _HIDDEN = re.compile(
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
 PACKAGE_HEADERS = ("ptx.h", "split_fp16.h")
 """Headers of this package that a plain kernel may include: asynchronous copies, mbarriers, and
-tensor cores (csrc/ladder)."""
+tensor cores."""
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:<([^>\n]+)>|"([^"\n]+)")[^\n]*', re.MULTILINE)
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\([^)]*\))?((?:[^\n]*\\\n)*[^\n]*)", re.M)
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*", re.MULTILINE)

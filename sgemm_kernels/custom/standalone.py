@@ -1,9 +1,10 @@
 """A rung as one CUDA file: its kernel, the headers that it includes, and a ``main``."""
 
+import posixpath
 import re
 from importlib import resources
 
-from .._catalog import Variant
+from .._catalog import Variant, kernel_place
 from .preprocessor import pruned
 
 DEFINED = {
@@ -38,7 +39,8 @@ def standalone_source(rung: Variant) -> str:
     """The text of the file. Its first lines say how to compile it."""
     sections: dict[str, str] = {}
     system = set(_OF_MAIN)
-    _add(f"ladder/{rung.file}", sections, system)
+    assert rung.file is not None
+    _add(kernel_place(rung.file), sections, system)
     *headers, (file, kernel) = sections.items()
     head = _HEAD.match(kernel)
     assert head is not None
@@ -47,7 +49,7 @@ def standalone_source(rung: Variant) -> str:
     main = pruned(
         template.replace("@NAME@", rung.name).replace("@CAPABILITY@", f"{major}{minor}"),
         {
-            "FALLS_BACK_FOR_SHORT_SUMS": "ladder/error_check.h" in sections,
+            "FALLS_BACK_FOR_SHORT_SUMS": "gemm/tensor_cores/error_check.h" in sections,
             "ARCHITECTURE_SPECIFIC": rung.architecture_specific,
         },
     )
@@ -94,8 +96,7 @@ def _add(name: str, sections: dict[str, str], system: set[str]) -> None:
         if other:
             system.add(other)
             continue
-        folder = name.rpartition("/")[0]
-        header = ours[3:] if ours.startswith("../") else f"{folder}/{ours}"
+        header = posixpath.normpath(f"{posixpath.dirname(name)}/{ours}")
         if header not in sections and header != _UNUSED:
             _add(header, sections, system)
     sections[name] = _INCLUDE.sub("", text)

@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
-from .._catalog import variants
+from .._catalog import kernel_place, variants
 from .._table import table
 from ..custom import compiler
 from ..custom.diagnosis import Finding
@@ -145,8 +145,10 @@ def _links(verdict: Verdict) -> list[str]:
     installed package has no page."""
     level = verdict.level
     rungs = {variant.name: variant.file for variant in variants()}
+    file = rungs[level.rung]
+    assert file is not None
     links = {
-        f"The source of {level.rung}": compiler.headers() / "ladder" / (rungs[level.rung] or ""),
+        f"The source of {level.rung}": compiler.headers() / kernel_place(file),
         "Read more": Path(__file__).parents[2] / "docs" / level.docs,
     }
     return [f"{words}: {path}" for words, path in links.items() if path.is_file()]

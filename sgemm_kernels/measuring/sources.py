@@ -12,12 +12,17 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from .._catalog import variants
+
 OLDER = "measured on older sources"
 
 _ROOT = (Path(__file__).parent.parent / "csrc").resolve().parent
 
-_RUNGS = ("csrc/ladder/*.cu",)
-_KERNELS = (*_RUNGS, "csrc/engine/*.cu", "csrc/engine/*.c", "csrc/runtime/catalog.c")
+_RUNGS = ("csrc/ladder/*.cu", "csrc/gemm/simt/*.cu", "csrc/gemm/tensor_cores/*.cu")
+_KERNELS = (
+    *_RUNGS,
+    *("csrc/gemm/*.cu", "csrc/gemm/small/*.cu", "csrc/gemm/plan/*.c", "csrc/runtime/catalog.c"),
+)
 _HOST = (
     *("csrc/base/*.c", "csrc/base/cuda/*.cu", "csrc/runtime/*.c", "csrc/runtime/cuda/*.cu"),
     "csrc/frontends/c/*.c",
@@ -59,7 +64,7 @@ def patterns_of(experiment: str) -> tuple[str, ...]:
     """The files that an experiment's kernels are compiled from, as patterns."""
     tool, _, rung = experiment.partition("-")
     if tool == "tuning":
-        return (f"csrc/ladder/*_{rung}.cu",)
+        return tuple(f"csrc/**/{each.file}" for each in variants() if each.name == rung)
     return _DEPENDS.get(experiment, _KERNELS)
 
 

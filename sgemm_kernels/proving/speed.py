@@ -36,7 +36,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Constants of the estimate of `mma` (csrc/engine/proofs.h)."""
+    """Constants of the estimate of `mma` (csrc/gemm/plan/proofs.h)."""
 
     rate: float
     start: float

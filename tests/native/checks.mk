@@ -24,8 +24,9 @@ ifeq ($(origin CXX),default)
 CXX := c++
 endif
 
-CHECK_SOURCES := $(wildcard csrc/base/*.c csrc/runtime/*.c csrc/frontends/c/*.c csrc/engine/*.c \
-	csrc/runtime/cpu/*.cpp csrc/emulator/*.cpp csrc/ladder/*.cu csrc/engine/*.cu) tests/native/driver.cpp tests/native/planted.cu \
+CHECK_SOURCES := $(wildcard csrc/base/*.c csrc/runtime/*.c csrc/frontends/c/*.c \
+	csrc/gemm/plan/*.c csrc/runtime/cpu/*.cpp csrc/emulator/*.cpp csrc/ladder/*.cu csrc/gemm/*.cu \
+	csrc/gemm/*/*.cu) tests/native/driver.cpp tests/native/planted.cu \
 	tests/native/tilings.cu tests/native/shallow.cu
 
 .PHONY: checkers checkers-asan checkers-tsan checkers-poison asan tsan poison poison-orders poison-bugs gpu-driver gpu-sanitize gpu-sanitize-clusters
@@ -58,7 +59,7 @@ poison_link = $(CXX) -pthread
 gpu_link = $(NVCC) -ccbin $(CXX) -Xcompiler=-pthread,-static-libstdc++,-static-libgcc
 
 # Programs with the kernels of one file.
-SMALL_BATCH_SOURCES := $(addprefix csrc/engine/,small_batch_plan.c plan.c plan_constants.c)
+SMALL_BATCH_SOURCES := $(addprefix csrc/gemm/plan/,small_batch_plan.c plan.c plan_constants.c)
 SINGLE_FILE := tensor_cores hopper small_batch grouped
 DEVICE_SOURCES := csrc/base/status.c csrc/base/threads.c csrc/base/undisturbed.c \
 	$(SMALL_BATCH_SOURCES) $(wildcard csrc/emulator/*.cpp)
@@ -86,7 +87,7 @@ $(SINGLE_FILE:%=build/check/$(1)/%): build/check/$(1)/%: $$($(1)_alone:%=build/c
 
 build/check/$(1)/%.cu.o: %.cu tests/native/checks.mk | build/check/$(1)/compiler
 	@mkdir -p $$(@D)
-	$$(CXX) -x c++ -std=c++20 -Icsrc/ladder $$($(1)_flags) $$($(1)_kernels) -c $$< -o $$@
+	$$(CXX) -x c++ -std=c++20 -Icsrc/gemm/tensor_cores $$($(1)_flags) $$($(1)_kernels) -c $$< -o $$@
 
 build/check/$(1)/%.cpp.o: %.cpp tests/native/checks.mk | build/check/$(1)/compiler
 	@mkdir -p $$(@D)
@@ -104,14 +105,14 @@ $(foreach checker,asan tsan poison gpu,$(eval $(call CHECKER,$(checker))))
 FUSED_BUGS := $(shell sed -n 's/^    "\(fused_[a-z_]*\)": {.*/\1/p' tests/native/plant.py)
 fused_bug_objects := $(FUSED_BUGS:%=build/check/poison/build/check/fused/%.cu.o)
 .PRECIOUS: build/check/fused/%.cu
-build/check/fused/%.cu: tests/native/plant.py csrc/ladder/17_fused.cu csrc/ladder/fused_launch.h \
-		csrc/ladder/fused_slices.h csrc/ladder/split_in_registers.h
+build/check/fused/%.cu: tests/native/plant.py $(addprefix csrc/gemm/tensor_cores/, \
+		fused.cu fused_launch.h fused_slices.h split_in_registers.h)
 	@mkdir -p $(@D)
 	$(PYTHON) $< $* $(word 2,$^) > $@
 
 $(FUSED_BUGS:%=build/check/poison/%): build/check/poison/%: \
 		build/check/poison/build/check/fused/%.cu.o \
-		$(filter-out %/17_fused.cu.o,$(poison_objects))
+		$(filter-out %/fused.cu.o,$(poison_objects))
 	$(poison_link) $^ -o $@ -ldl
 
 # Compiled in half the time, and run on a few shapes only.
@@ -333,14 +334,14 @@ nvcc_for = -arch=$(NVCC_ARCH)
 
 build/check/gpu/nvcc/%.cu.o: %.cu tests/native/checks.mk
 	@mkdir -p $(@D)
-	$(NVCC) -ccbin $(CXX) $(nvcc_for) -std=c++20 -O3 -lineinfo -MMD -MP -Icsrc/ladder \
+	$(NVCC) -ccbin $(CXX) $(nvcc_for) -std=c++20 -O3 -lineinfo -MMD -MP -Icsrc/gemm/tensor_cores \
 		-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror -DSGEMM_CUDA=1 \
 		'-DSGEMM_ARCHITECTURES="$(NVCC_ARCH)"' '-DSGEMM_TOOLKIT="unknown"' -c $< -o $@
 
 # These instructions exist only on this architecture.
 build/check/gpu/nvcc/tests/native/hopper.cu.o \
 $(patsubst %,build/check/gpu/nvcc/%.o,$(shell grep -l ARCHITECTURE_SPECIFIC_VARIANT \
-	csrc/ladder/*.cu tests/native/*.cu)): \
+	csrc/gemm/*/*.cu tests/native/*.cu)): \
 	nvcc_for := -gencode arch=compute_90a,code=sm_90a
 
 -include $(gpu_nvcc_objects:.o=.d) $(SINGLE_FILE:%=build/check/gpu/nvcc/tests/native/%.cu.d)

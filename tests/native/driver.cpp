@@ -36,7 +36,7 @@
 
 #include "../../csrc/base/scratch.h"
 #include "../../csrc/emulator/grid.h"
-#include "../../csrc/engine/plan.h"
+#include "../../csrc/gemm/plan/plan.h"
 #include "../../csrc/runtime/catalog.h"
 #include "../../csrc/runtime/device.h"
 #ifdef SGEMM_ASAN

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "../../csrc/engine/grouped.cu"
+#include "../../csrc/gemm/small/grouped.cu"
 #include "kernel_memory.h"
 
 namespace {

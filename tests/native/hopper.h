@@ -3,7 +3,7 @@
 #ifndef TESTS_NATIVE_HOPPER_H
 #define TESTS_NATIVE_HOPPER_H
 
-#include "../../csrc/ladder/ptx.h"
+#include "../../csrc/kernel/ptx.h"
 #include "fp16.h"
 
 #ifdef __CUDACC__

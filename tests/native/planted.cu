@@ -4,7 +4,7 @@
 
 #include <initializer_list>
 
-#include "../../csrc/engine/copy_async.h"
+#include "../../csrc/gemm/simt/copy_async.h"
 
 /* X(name, what the planted bug does) */
 #define BUGS(X)                                                                                    \

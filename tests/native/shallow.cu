@@ -2,11 +2,11 @@
  * has so little. */
 #define variant_streamk variant_streamk_as_it_is /* not used here */
 #define launch_streamk_cuda launch_streamk_as_it_is
-#include "../../csrc/ladder/12_streamk.cu"
+#include "../../csrc/gemm/simt/streamk.cu"
 
 LAUNCHER(shallow)
 {
     return launch<DEPTH / 2>(problem, where);
 }
 
-VARIANT(shallow, "streamk with tiles half as deep", "12_streamk.cu", spec<DEPTH / 2>, {8, 0});
+VARIANT(shallow, "streamk with tiles half as deep", "streamk.cu", spec<DEPTH / 2>, {8, 0});

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "../../csrc/engine/small_batch.h"
+#include "../../csrc/gemm/small/small_batch.h"
 #include "kernel_memory.h"
 
 namespace {

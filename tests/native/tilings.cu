@@ -1,7 +1,7 @@
 /* Each tile size that `waves` chooses from, as a separate rung for any C. */
 #define variant_waves variant_waves_that_chooses /* the choice itself is not used here */
 #define launch_waves_cuda launch_waves_that_chooses
-#include "../../csrc/ladder/16_waves.cu"
+#include "../../csrc/gemm/tensor_cores/waves.cu"
 
 LAUNCHER(waves_low)
 {
@@ -13,8 +13,8 @@ LAUNCHER(waves_wide)
     return launch_unless_short(launch_tile<Wide>, problem, where, WGMMA_MIN_K);
 }
 
-ARCHITECTURE_SPECIFIC_VARIANT(waves_low, "64 x 128", "16_waves.cu", spec<Low>, {9, 0});
-ARCHITECTURE_SPECIFIC_VARIANT(waves_wide, "128 x 192", "16_waves.cu", spec<Wide>, {9, 0});
+ARCHITECTURE_SPECIFIC_VARIANT(waves_low, "64 x 128", "waves.cu", spec<Low>, {9, 0});
+ARCHITECTURE_SPECIFIC_VARIANT(waves_wide, "128 x 192", "waves.cu", spec<Wide>, {9, 0});
 
 #ifndef __CUDACC__
 extern const Variant *const tilings_of_waves[];

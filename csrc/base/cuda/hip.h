@@ -1,5 +1,5 @@
-/* Lets CUDA sources compile as HIP. A build for AMD GPUs includes this before every source in
- * csrc/runtime/cuda and csrc/ladder, as nvcc includes the CUDA runtime. */
+/* Lets CUDA sources compile as HIP. A build for AMD GPUs includes this before every source of
+ * kernels and of csrc/runtime/cuda, as nvcc includes the CUDA runtime. */
 #ifndef SGEMM_CUDA_HIP_H
 #define SGEMM_CUDA_HIP_H
 

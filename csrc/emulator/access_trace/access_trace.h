@@ -19,7 +19,7 @@ enum { WARP = 32, MOST_ACCESSES = 64, OPERAND_BYTES = 24 };
  * sectors in 128-byte cache lines. A request to shared memory takes one wavefront, plus one for
  * each further word that the busiest bank must deliver. */
 typedef struct {
-    const char *file; /* the kernel's file in csrc/ladder, or a header */
+    const char *file; /* the kernel's file, or a header */
     int line;
     int launch;         /* index of the product's kernel */
     bool shared, store; /* otherwise global, load */

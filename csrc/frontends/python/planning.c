@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "../../emulator/tensor_core_model.h"
-#include "../../engine/plan.h"
+#include "../../gemm/plan/plan.h"
 #include "../../runtime/kept_proofs.h"
 
 /* In the order of the fields of PlanConstants. */
@@ -135,7 +135,7 @@ const char keep_proof_doc[] =
     "_keep_proof(model, major, minor, rate, start)\n"
     "\n"
     "From now on, auto uses mma on GPUs of this name and compute capability. The last two are\n"
-    "the constants of its estimate (csrc/engine/proofs.h).";
+    "the constants of its estimate (csrc/gemm/plan/proofs.h).";
 
 PyObject *keep_proof(PyObject *Py_UNUSED(module), PyObject *args)
 {

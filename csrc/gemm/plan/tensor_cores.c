@@ -1,0 +1,147 @@
+#include "plan.h"
+
+#include "fused_plan.h"
+
+/* Constants for split-fp16 products on tensor cores, fitted to an H200: for `waves` float32
+ * multiply-adds per cycle and multiprocessor, cycles of all launches, and cycles to check and store
+ * a result. */
+static const double tensor_rate = 571, tensor_start = 32000, tensor_store = 0.83;
+
+/* Estimates have errors: tensor cores are used if they take less than this share of simt's time. */
+static const double tensor_margin = 0.9;
+
+/* Tiles of waves, and the time of a wave of them, in waves of 128 x 128 (waves.cu). */
+static const struct {
+    int rows, cols;
+    double of_wave;
+} waves_tiles[] = {{64, 128, 0.7}, {128, 128, 1}, {128, 192, 1.45}};
+
+/* Tiles of mma, by the shared memory that a block can have (mma.cu). */
+static const struct {
+    int rows, cols, shared_bytes;
+} mma_tiles[] = {{128, 128, 193 << 10}, {128, 64, 145 << 10}, {64, 64, 0}};
+
+enum { TILE = 128, DEPTH = 64, FITTED = 132 /* multiprocessors */ };
+
+static int64_t ceil_div(int64_t count, int64_t by)
+{
+    return (count + by - 1) / by;
+}
+
+static Matrix transposed(const Matrix *X)
+{
+    return (Matrix){X->data, X->cols, X->rows, X->col_stride, X->row_stride, X->batch_stride};
+}
+
+/* Factor on the cycles to split an operand that is contiguous along K, if the distance of its lines
+ * is no multiple of four floats: from a profile of `waves`. */
+static const double tensor_unaligned = 1.9;
+
+/* Cycles to split rows of an operand: each element (4 bytes) is read twice, and its hi/lo pair (4
+ * bytes) is written. */
+static double splitting(int64_t rows, double depth)
+{
+    return 12 * (double)(ceil_div(rows, TILE) * TILE) * depth /
+           (0.89 * plan_fitted.from_memory * FITTED);
+}
+
+/* The same for an operand with these strides along K and across it. */
+static double splitting_any(int64_t rows, double depth, int64_t along, int64_t across)
+{
+    return splitting(rows, depth) * (along == 1 && across % 4 != 0 ? tensor_unaligned : 1);
+}
+
+static double estimate_waves(const Sgemm *p, int multiprocessors)
+{
+    const Matrix *const A = &p->A, *const B = &p->B;
+    const double depth = (double)(ceil_div(p->A.cols, DEPTH) * DEPTH);
+    double waves = INFINITY;
+    for (size_t i = 0; i < sizeof waves_tiles / sizeof *waves_tiles; ++i) {
+        const int64_t tiles = ceil_div(p->C.rows, waves_tiles[i].rows) *
+                              ceil_div(p->C.cols, waves_tiles[i].cols) * p->count;
+        waves = fmin(waves, waves_tiles[i].of_wave * (double)ceil_div(tiles, multiprocessors));
+    }
+    return tensor_start +
+           (double)p->count * (splitting_any(p->C.rows, depth, A->col_stride, A->row_stride) +
+                               splitting_any(p->C.cols, depth, B->row_stride, B->col_stride)) +
+           waves * TILE * TILE * (depth / tensor_rate + tensor_store);
+}
+
+/* The problem that `fused` computes. */
+static Sgemm fused_problem(const Sgemm *p)
+{
+    Sgemm oriented = *p;
+    if (fused_transposes(p)) {
+        oriented.A = transposed(&p->B);
+        oriented.B = transposed(&p->A);
+        oriented.C = transposed(&p->C);
+    }
+    return oriented;
+}
+
+/* The rung decides in the same way. */
+static double estimate_fused(const Sgemm *p, int multiprocessors)
+{
+    const Sgemm oriented = fused_problem(p);
+    return plan_fused(&oriented, multiprocessors).cycles;
+}
+
+double plan_estimate_mma(const Sgemm *p, const TensorCores *cores, double *multiply_adds)
+{
+    const double depth = (double)(ceil_div(p->A.cols, DEPTH) * DEPTH), count = (double)p->count;
+    size_t i = 0;
+    while (mma_tiles[i].shared_bytes > cores->shared_bytes) {
+        ++i;
+    }
+    const int rows = mma_tiles[i].rows, cols = mma_tiles[i].cols;
+    const int64_t tiles = ceil_div(p->C.rows, rows) * ceil_div(p->C.cols, cols);
+    const double results = (double)ceil_div(tiles, cores->multiprocessors) * rows * cols;
+    *multiply_adds = count * results * depth;
+    const double both = splitting(p->C.rows, depth) + splitting(p->C.cols, depth);
+    return *multiply_adds / cores->proof->rate +
+           count * (cores->proof->start + both * FITTED / cores->multiprocessors +
+                    results * tensor_store);
+}
+
+TensorCores plan_tensor_cores(const char *model, const int capability[2], const PlanDevice *device)
+{
+    const bool hopper = capability[0] == 9 && capability[1] == 0;
+    const TensorCores found = {hopper, hopper ? NULL : proof_find(model, capability),
+                               device->multiprocessors, device->shared_bytes};
+    return found;
+}
+
+TensorRung plan_tensor_rung(double cycles, const Sgemm *p, const TensorCores *cores)
+{
+    if (p->A.cols < (cores->proof ? MMA_MIN_K : WGMMA_MIN_K)) {
+        return TENSOR_NONE;
+    }
+    if (cores->proof) {
+        double multiply_adds;
+        return plan_estimate_mma(p, cores, &multiply_adds) < tensor_margin * cycles ? TENSOR_MMA
+                                                                                    : TENSOR_NONE;
+    }
+    if (!cores->hopper) {
+        return TENSOR_NONE;
+    }
+    const double waves = estimate_waves(p, cores->multiprocessors);
+    const double fused = estimate_fused(p, cores->multiprocessors);
+    const double best = fused < waves ? fused : waves;
+    return best >= tensor_margin * cycles ? TENSOR_NONE
+           : fused < waves                ? TENSOR_FUSED
+                                          : TENSOR_WAVES;
+}
+
+int64_t plan_tensor_batch(TensorRung rung, const Sgemm *batch)
+{
+    if (rung == TENSOR_MMA) {
+        return 1; /* it takes no batches */
+    }
+    const int64_t most = (int64_t)512 << 20; /* bytes of fp16 pairs, and of copies */
+    const Sgemm p = rung == TENSOR_FUSED ? fused_problem(batch) : *batch;
+    const int64_t M = ceil_div(p.C.rows, TILE) * TILE, N = ceil_div(p.C.cols, TILE) * TILE;
+    const bool takes_rows = rung == TENSOR_WAVES || fused_rows_apart(&p) < 0;
+    const int64_t each = 4 * (takes_rows ? M + N : N) * ceil_div(p.A.cols, DEPTH) * DEPTH;
+    const int64_t count = each < most ? most / each : 1;
+    return count < BATCH_OF_LAUNCH ? count : BATCH_OF_LAUNCH;
+}

@@ -1,0 +1,247 @@
+// idea      let TMA, a copy engine, load tiles of B: one thread asks for a tile, and no thread
+//           computes addresses. TMA copies rows of a tile as they are in memory. So B must be
+//           row-major, with rows that start on 16-byte boundaries; otherwise threads load B as they
+//           load A.
+// block     128 x 256 results, 256 threads of 8 x 16; tiles 128 x 32 and 32 x 256, in four stages.
+// traffic   6 / 128 bytes from the L2 cache per multiply-add, 6 / 8 from shared memory, and 8 per
+//           partial sum.
+// bound by  issue slots: 6 loads from shared memory for 128 multiply-adds; and power.
+// next      mma: tensor cores, which multiply fp16 fifteen times as fast.
+#include "../../kernel/async_tiles.h"
+
+namespace {
+
+constexpr int BM = TUNABLE(BM, 128), BN = TUNABLE(BN, 256);
+constexpr int DEPTH = TUNABLE(BK, 32); // BK; half of it on a GPU with less shared memory per block
+constexpr int WM = TUNABLE(WM, 64), WN = TUNABLE(WN, 64); // of a warp
+constexpr int TM = TUNABLE(TM, 8), TN = TUNABLE(TN, 16);
+constexpr int STAGES = TUNABLE(STAGES, 4);    // tiles of each operand in shared memory
+constexpr int lda = BM + padding;             // of the shared tiles of A
+constexpr int ROWS = WM / TM, COLS = WN / TN; // a warp's threads, as a rectangle
+constexpr int threads = (BM / WM) * (BN / WN) * 32;
+static_assert(ROWS * COLS == 32, "a warp's threads share its results evenly");
+
+/* BY_TMA: whether TMA loads B. It leaves no padding between the rows of a shared tile. */
+template <int BK, bool BY_TMA> struct Shared {
+    static constexpr int ldb = BN + (BY_TMA ? 0 : padding);
+    float As[STAGES][BK][lda];
+    float Bs[STAGES][BK][ldb];
+    Mbarrier full[STAGES]; // of a stage: all threads' copies have landed
+    bool is_last;          // of a tile's blocks to arrive
+};
+
+/* sum += A @ B for the block's tile of C. Tile t of the operands passes through stage t % STAGES. A
+ * thread arrives at its barrier after it has read tile t - 2. So once tile t is complete, all
+ * threads have read tile t - 3, and tile t + 1 may replace it. No warp waits for the slowest. t
+ * counts on from one tile of C to the block's next. */
+template <int BK, bool BY_TMA>
+KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const TensorMap &map,
+                               int64_t first_k, const Origin &tile, int ty, int tx, int &t,
+                               float (&sum)[TM][TN])
+{
+    static_assert(STAGES >= 4, "tile t + 1 replaces tile t - 3 or an older one");
+    auto &shared = dynamic_shared<Shared<BK, BY_TMA>>();
+    constexpr int ldb = Shared<BK, BY_TMA>::ldb;
+    AsyncLoader<BM, BK, threads> a_loader(A, tile.row, threadIdx.x);
+    AsyncLoader<BN, BK, threads> b_loader(transposed(B), tile.col, threadIdx.x);
+    const int first = t, tiles = static_cast<int>((A.cols + BK - 1) / BK);
+    const auto load = [&](int t) {
+        const int64_t k = static_cast<int64_t>(t - first) * BK;
+        const int stage = t % STAGES, depth = clamped(A.cols - k);
+        if (t < first + tiles) {
+            a_loader.load(shared.As[stage], depth);
+            if constexpr (!BY_TMA) {
+                b_loader.load(shared.Bs[stage], depth);
+            } else if (threadIdx.x == 0) {
+                mbarrier_arrive_expect_tx(shared.full + stage, sizeof shared.Bs[stage]);
+                tma_load_2d(shared.Bs[stage], map, static_cast<int>(tile.col),
+                            static_cast<int>(first_k + k), shared.full + stage);
+            }
+        } else if (BY_TMA && threadIdx.x == 0) {
+            mbarrier_arrive(shared.full + stage);
+        }
+        cp_async_mbarrier_arrive(shared.full + stage);
+    };
+    load(t);
+    mbarrier_wait(shared.full + t % STAGES, t / STAGES % 2);
+
+    Fragment<TM, TN, ROWS, COLS> even, odd = {};
+    const float *a = &shared.As[t % STAGES][0][ty], *b = &shared.Bs[t % STAGES][0][tx];
+    even.load(a, b);
+    UNROLL(1)
+    for (; t < first + tiles; ++t) {
+        const int next = (t + 1) % STAGES;
+        load(t + 1);
+        // Two steps at a time and not unrolled: otherwise nvcc interleaves the steps and loses the
+        // order of the multiply-adds. The loop ends within a step, so that no step waits for values
+        // that were just loaded.
+        UNROLL(1)
+        for (int k = 0; k < BK - 2; k += 2) {
+            odd.multiply<2, TM>(sum);
+            odd.load(a + lda, b + ldb);
+            even.multiply(sum);
+            even.load(a += 2 * lda, b += 2 * ldb);
+            odd.multiply<0, 2>(sum);
+        }
+        odd.multiply<2, TM>(sum);
+        odd.load(a + lda, b + ldb);
+        even.multiply(sum);
+        // After the last tile too, since a branch would cost more.
+        mbarrier_wait(shared.full + next, (t + 1) / STAGES % 2);
+        even.load(a = &shared.As[next][0][ty], b = &shared.Bs[next][0][tx]);
+        odd.multiply<0, 2>(sum);
+    }
+    odd.multiply<2, TM>(sum);
+    ++t;
+}
+
+/* A product that divides some tiles of C among blocks. A step multiplies one tile of A by one of B.
+ * The steps of all tiles of C are numbered consecutively. */
+struct StreamProduct {
+    Sgemm p;
+    int64_t steps;       // per tile of C
+    int64_t whole_tiles; // the first tiles of C, with one block each
+    // The steps of the other tiles, and the blocks that share them.
+    int64_t shared_steps = 0, shares = 0;
+    // Per share: of the tile that it ends within, and of the one that it begins within.
+    float *partial_sums = nullptr;
+    // Per shared tile: blocks that have arrived; 0 again after the last.
+    unsigned *arrivals = nullptr;
+    TensorMap map = {}; // of B, if TMA loads it
+
+    __device__ __forceinline__ int64_t first_step(int64_t share) const
+    {
+        return whole_tiles * steps + shared_steps * share / shares;
+    }
+    __device__ __forceinline__ int64_t share_of(int64_t step) const
+    {
+        return ((step - whole_tiles * steps + 1) * shares - 1) / shared_steps;
+    }
+    __device__ __forceinline__ float *partial_sums_of(int64_t share, bool starts_tile) const
+    {
+        return partial_sums + (2 * share + starts_tile) * (BM * BN) + threadIdx.x;
+    }
+};
+
+/* Writes the block's partial sums of a tile to memory. In the last of the tile's blocks to arrive,
+ * sum becomes the sum of all of them, and the result is true. */
+template <int BK, bool BY_TMA>
+KERNEL_BODY bool add_partial_sums(const StreamProduct &s, int64_t number, float (&sum)[TM][TN])
+{
+    const int64_t first = s.share_of(number * s.steps),
+                  last = s.share_of((number + 1) * s.steps - 1);
+    const int64_t share = blockIdx.x - s.whole_tiles;
+    float *from = s.partial_sums_of(share, share == first);
+    UNROLL(TM * TN)
+    for (int i = 0; i < TM * TN; ++i) {
+        from[i * threads] = sum[i / TN][i % TN];
+    }
+    bool &is_last = dynamic_shared<Shared<BK, BY_TMA>>().is_last;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        const unsigned others = static_cast<unsigned>(last - first);
+        __threadfence(); // all threads' partial sums are visible before the block arrives
+        is_last = atomicInc(s.arrivals + number - s.whole_tiles, others) == others;
+        __threadfence(); // the others' partial sums are read after their arrivals
+    }
+    __syncthreads();
+    if (!is_last) {
+        return false;
+    }
+    UNROLL(1)
+    for (int64_t other = first; other <= last; ++other) {
+        from = s.partial_sums_of(other, other == first);
+        UNROLL(TM * TN)
+        for (int i = 0; i < TM * TN; ++i) {
+            sum[i / TN][i % TN] = (other == first ? 0.0f : sum[i / TN][i % TN]) + from[i * threads];
+        }
+    }
+    return true;
+}
+
+template <int BK, bool BY_TMA>
+__global__ void __launch_bounds__(threads, 1) tma(const __grid_constant__ StreamProduct s)
+{
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    // This thread's results: rows ty ... ty + 3 and those 4 * ROWS further on, columns likewise.
+    const int ty = warp / (BN / WN) * WM + lane / COLS * 4;
+    const int tx = warp % (BN / WN) * WN + lane % COLS * 4;
+    auto &shared = dynamic_shared<Shared<BK, BY_TMA>>();
+    if (threadIdx.x < STAGES) {
+        mbarrier_init(shared.full + threadIdx.x, threads + BY_TMA); // thread 0 arrives twice
+        fence_proxy_async();
+    }
+    __syncthreads(); // the barriers are initialized
+    const int64_t share = blockIdx.x - s.whole_tiles, K = s.p.A.cols;
+    int64_t step = share < 0 ? blockIdx.x * s.steps : s.first_step(share);
+    const int64_t end = share < 0 ? step + s.steps : s.first_step(share + 1);
+    int t = 0;
+    UNROLL(1)
+    while (step < end) {
+        const int64_t number = step / s.steps, begin = number * s.steps;
+        const int64_t to = at_most(end, begin + s.steps);
+        const Origin tile = tile_in_bands<BM, BN>(s.p.C, static_cast<unsigned>(number));
+        Sgemm p = s.p;
+        p.A.data = address(p.A, 0, (step - begin) * BK);
+        p.B.data = address(p.B, (step - begin) * BK, 0);
+        p.A.cols = p.B.rows = at_most((to - begin) * BK, K) - (step - begin) * BK;
+        float sum[TM][TN] = {};
+        block_product<BK, BY_TMA>(p.A, p.B, s.map, (step - begin) * BK, tile, ty, tx, t, sum);
+        if (to - step == s.steps || add_partial_sums<BK, BY_TMA>(s, number, sum)) {
+            store_results<ROWS, COLS>(p, tile.row + ty, tile.col + tx, sum);
+        }
+        step = to;
+    }
+}
+
+template <int BK, bool BY_TMA>
+constexpr KernelSpec spec = {.symbol = "tma",
+                             .block_tile = {BM, BN, BK},
+                             .thread_tile = {TM, TN},
+                             .threads = {threads, 1},
+                             .dynamic_bytes = sizeof(Shared<BK, BY_TMA>)};
+
+template <int BK, bool BY_TMA> Status launch(const Sgemm *problem, const Launch *where)
+{
+    int multiprocessors;
+    Status status = multiprocessors_to_fill(where, &multiprocessors);
+    const int64_t tiles = tiles_of(problem->C, BM, BN), K = problem->A.cols;
+    const int64_t steps = K == 0 ? 1 : (K + BK - 1) / BK; // if K is 0, C = beta * C is left to do
+    StreamProduct s = {*problem, steps, tiles};
+    if (status.code == STATUS_OK && BY_TMA) {
+        status = encode_tensor_map(&s.map, problem->B, BK, BN);
+    }
+    // The last wave and the one before are shared, by blocks with at least four steps each.
+    const int64_t waves = tiles / multiprocessors,
+                  whole = waves > 1 ? (waves - 1) * multiprocessors : 0;
+    const int64_t shared = tiles - whole, most = shared * steps / 4;
+    const int64_t shares = most < multiprocessors ? most : multiprocessors;
+    void *memory;
+    if (status.code != STATUS_OK || tiles % multiprocessors == 0 || shares < 2 ||
+        scratch_take(static_cast<size_t>(2 * shares * BM * BN) * sizeof(float), where, &memory)
+                .code != STATUS_OK) {
+        return status.code != STATUS_OK
+                   ? status
+                   : launch_blocks(tma<BK, BY_TMA>, spec<BK, BY_TMA>, tiles, s, where);
+    }
+    s.partial_sums = static_cast<float *>(memory);
+    status = counters_take(static_cast<size_t>(shared), where, &s.arrivals);
+    if (status.code == STATUS_OK) {
+        s.whole_tiles = whole, s.shared_steps = shared * steps, s.shares = shares;
+        status = launch_blocks(tma<BK, BY_TMA>, spec<BK, BY_TMA>, whole + shares, s, where);
+        scratch_give(s.arrivals, where);
+    }
+    scratch_give(memory, where);
+    return status;
+}
+
+} // namespace
+
+LAUNCHER(tma)
+{
+    return (!has_shared_memory(where, spec<DEPTH, false>) ? launch<DEPTH / 2, false>
+            : tma_can_load(&problem->B)                   ? launch<DEPTH, true>
+                                                          : launch<DEPTH, false>)(problem, where);
+}
+
+VARIANT(tma, "tiles of B loaded by TMA, a copy engine", "tma.cu", spec<DEPTH, true>, {9, 0});

@@ -1,0 +1,72 @@
+/* Copies an operand to where TMA can load it: contiguous along K, with rows that begin on 16-byte
+ * boundaries. */
+#ifndef SGEMM_KERNELS_COPY_ROWS_H
+#define SGEMM_KERNELS_COPY_ROWS_H
+
+#include "../../kernel/kernel.h"
+
+namespace {
+
+struct RowCopy {
+    Matrix from, to;
+};
+
+constexpr int copy_side = 64, copy_threads = 256; // of a block's square tile
+
+/* One block copies a tile, through shared memory if neighbours in `from` are in different rows. */
+__global__ void __launch_bounds__(copy_threads) copy_rows(const RowCopy copy)
+{
+    constexpr int step = copy_threads / copy_side;
+    __shared__ float tile[copy_side][copy_side + 1];
+    const Origin first = tile_origin(copy.to, copy_side, copy_side);
+    const int near = threadIdx.x % copy_side, far = threadIdx.x / copy_side;
+    const bool by_rows = copy.from.col_stride == 1;
+    UNROLL(copy_side / step)
+    for (int i = far; i < copy_side; i += step) {
+        const int row = by_rows ? i : near, col = by_rows ? near : i;
+        if (inside(copy.from, first.row + row, first.col + col)) {
+            tile[row][col] = at(copy.from, first.row + row, first.col + col);
+        }
+    }
+    __syncthreads();
+    UNROLL(copy_side / step)
+    for (int i = far; i < copy_side; i += step) {
+        if (inside(copy.to, first.row + i, first.col + near)) {
+            *address(copy.to, first.row + i, first.col + near) = tile[i][near];
+        }
+    }
+}
+
+/* Calls multiply(the copy) and then frees the copy. */
+template <class Multiply>
+Status with_rows_copied(const Matrix &X, int64_t count, const Launch *where,
+                        const Multiply &multiply)
+{
+    const KernelSpec spec = {"copy_rows", {}, {}, {copy_threads, 1}, 0, 0, 1};
+    const int64_t matrices = X.batch_stride == 0 ? 1 : count;
+    const int64_t pitch = (X.cols + 3) / 4 * 4; // floats
+    if (X.rows > INT32_MAX / matrices || pitch > INT64_MAX / 4 / (X.rows * matrices)) {
+        return status_error(STATUS_OUT_OF_MEMORY, "no memory for a copy of %lld rows",
+                            static_cast<long long>(X.rows));
+    }
+    void *memory;
+    Status status = scratch_take(static_cast<size_t>(matrices * X.rows * pitch) * sizeof(float),
+                                 where, &memory);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    const RowCopy copy = {X,
+                          {static_cast<float *>(memory), X.rows, X.cols, pitch, 1,
+                           X.batch_stride == 0 ? 0 : X.rows * pitch}};
+    status = launch_blocks(copy_rows, spec, tiles_of(copy.to, copy_side, copy_side), copy, where,
+                           matrices);
+    if (status.code == STATUS_OK) {
+        status = multiply(copy.to);
+    }
+    scratch_give(memory, where);
+    return status;
+}
+
+} // namespace
+
+#endif

@@ -1,0 +1,244 @@
+// idea      split A as it is multiplied. Loads A's tiles in float32; a warpgroup splits its rows in
+//           registers, from where wgmma reads them. No kernel writes A's fp16 pairs. Thin products,
+//           whose A is far larger than B, read it once. Few tiles: divide K, as in splitk. Many
+//           and a short K: a block loads the next tile while it stores the last.
+// block     128 x 128 or 128 x 64 results by two consumer warpgroups, and a producer warpgroup;
+//           tiles 32 deep, in six or eight stages; a thread has 2 x 32 or 2 x 16 results.
+// traffic   8 / 128 bytes from the L2 cache per multiply-add. From shared memory 4 / 128 bytes of
+//           A, which are read once, and 3 / 64 times 2 bytes of B.
+// bound by  memory if C has 64 columns, tensor cores from 256 on.
+// next      nothing yet.
+#include "fused_launch.h"
+
+namespace {
+
+/* What one consumer warpgroup computes and checks, without waiting for the other. */
+template <int BN_> struct GroupTile {
+    static constexpr int BM = 64, BN = BN_;
+    static constexpr int WM = 16, WN = BN, MI = WM / 16, NI = WN / 8; // of a warp, and in products
+    static constexpr int warps_across = 1, threads = BM / WM * 32;
+
+    static __device__ __forceinline__ void synchronize()
+    {
+        if (threadIdx.x < threads) {
+            bar_sync<1>(threads);
+        } else {
+            bar_sync<2>(threads);
+        }
+    }
+};
+
+/* Two consumer warpgroups compute 64 x BN_ results each. */
+template <int BN_, int STAGES> struct FusedTile {
+    typedef GroupTile<BN_> Group;
+    static constexpr int groups = 2, BM = groups * Group::BM, BN = BN_, BK = k_block;
+    static constexpr int WM = Group::WM, WN = Group::WN, stages = STAGES;
+    static constexpr int threads = groups * Group::threads; // of the consumers
+    static constexpr int producers = 128, block_threads = threads + producers;
+
+    struct Shared {
+        float As[stages][BM * row_floats];     // (BM, 32)
+        Fp16x8 Bs[stages][BN * block_vectors]; // (BN, 32): hi, lo
+        Mbarrier full[stages], empty[stages];  // of a stage: loaded, read by all consumers
+        Checking<Group> check[groups];
+    };
+
+    static constexpr KernelSpec spec()
+    {
+        return spec_of_tile<FusedTile>("fused", block_threads);
+    }
+};
+
+/* ------------------------------------------------------------------ the producer */
+
+/* The producer thread. It is ahead by all stages, so the next tile, if any, is loaded while this
+ * one is checked and stored. Its first loads of A need not wait for the kernel that splits B. */
+template <class T, bool SEVERAL>
+KERNEL_BODY void load_chunks(const FusedProduct &q, typename T::Shared &shared)
+{
+    constexpr int b_step = swizzle_bytes / static_cast<int>(sizeof(uint16_t)); // of a K block
+    RingPosition<T::stages> to;
+    UNROLL(1)
+    for (unsigned number = blockIdx.x; number < q.works; number += q.blocks) {
+        const Work work(q, number);
+        const Origin tile = tile_in_bands(q.product.p.C, T::BM, T::BN, work.tile);
+        const int row = static_cast<int>(tile.row + work.matrix * q.matrix_rows);
+        const int col = static_cast<int>(tile.col + q.product.b.first_row(work.matrix));
+        const auto load_a = [&](int block, int stage) {
+            mbarrier_arrive_expect_tx(shared.full + stage,
+                                      sizeof shared.As[0] + sizeof shared.Bs[0]);
+            tma_load_2d(shared.As[stage], q.a, block * k_block, row, shared.full + stage);
+        };
+        const auto load_b = [&](int block, int stage) {
+            tma_load_2d(shared.Bs[stage], q.b, block * b_step, col, shared.full + stage);
+        };
+        int block = 2 * work.begin;
+        const int end = 2 * work.end;
+        if (number == blockIdx.x) {
+            const int first = block, filled = first + T::stages < end ? first + T::stages : end;
+            UNROLL(1)
+            for (; block < filled; ++block) {
+                load_a(block, block - first);
+            }
+            griddep_wait();
+            UNROLL(1)
+            for (block = first; block < filled; ++block) {
+                load_b(block, block - first);
+                to.advance();
+            }
+        }
+        UNROLL(1)
+        for (; block < end; ++block) {
+            mbarrier_wait(shared.empty + to.index, to.parity ^ 1);
+            load_a(block, to.index);
+            load_b(block, to.index);
+            to.advance();
+        }
+        if (!SEVERAL) {
+            return;
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ the consumers */
+
+/* part = the product of a K chunk, whose B is in two stages. The order is that of mma. */
+template <class T>
+__device__ __forceinline__ void begin_products(const unsigned (&hi)[depths][4],
+                                               const unsigned (&lo)[depths][4],
+                                               const decltype(T::Shared::Bs) &Bs, int first,
+                                               int second, float (&part)[T::Group::NI][4])
+{
+    const WgmmaFactor b[] = {WgmmaFactor(Bs[first]), WgmmaFactor(Bs[second])};
+    const auto at = [&b](int depth, bool low) {
+        const int vectors = depth % 2 * 2 + low * lo_offset;
+        return b[depth / 2].from_byte(vectors * static_cast<int>(sizeof(Fp16x8)));
+    };
+    wgmma_fence();
+    UNROLL(depths)
+    for (int d = depths - 1; d >= 0; --d) {
+        wgmma_k16(part, lo[d], at(d, false), d != depths - 1);
+        wgmma_k16(part, hi[d], at(d, true), true);
+    }
+    UNROLL(depths)
+    for (int d = 0; d < depths; ++d) {
+        wgmma_k16(part, hi[d], at(d, false), true);
+    }
+    wgmma_commit();
+}
+
+/* The consumer threads of a warpgroup. A chunk of A is read from shared memory during the previous
+ * chunk's products. */
+template <class T, bool SEVERAL>
+KERNEL_BODY void multiply_chunks(const FusedProduct &q, typename T::Shared &shared)
+{
+    typedef typename T::Group Group;
+    const int group = threadIdx.x / Group::threads, thread = threadIdx.x % Group::threads;
+    const int row = threadIdx.x / 32 * Group::WM + EvenRowsFirst::row_of_lane(threadIdx.x % 32);
+    Checking<Group> &check = shared.check[group];
+    RingPosition<T::stages> first, ahead; // of the K blocks multiplied and read next
+    UNROLL(1)
+    for (unsigned number = blockIdx.x; number < q.works; number += q.blocks) {
+        const Work work(q, number);
+        float sum[1][Group::NI][4] = {};
+        RowOfA rows[2] = {};
+        PairsOfA x;
+        const auto read_next = [&] {
+            UNROLL(2)
+            for (int block = 0; block < 2; ++block) {
+                mbarrier_wait(shared.full + ahead.index, ahead.parity);
+                read_pairs(shared.As[ahead.index], row, block, x);
+                ahead.advance();
+            }
+        };
+        read_next();
+        UNROLL(1)
+        for (int chunk = work.begin; chunk < work.end; ++chunk) {
+            RingPosition<T::stages> second = first;
+            second.advance();
+            unsigned hi[depths][4], lo[depths][4];
+            float inverse[2], part[Group::NI][4];
+            split_pairs(x, rows, inverse, hi, lo);
+            begin_products<T>(hi, lo, shared.Bs, first.index, second.index, part);
+            if (chunk + 1 < work.end) {
+                read_next();
+            }
+            wgmma_wait<0>();
+            UNROLL(depths)
+            for (int d = 0; d < depths; ++d) {
+                wgmma_factor_read(hi[d]);
+                wgmma_factor_read(lo[d]);
+            }
+            if (threadIdx.x % 32 == 0) { // this warp has read both stages
+                mbarrier_arrive(shared.empty + first.index);
+                mbarrier_arrive(shared.empty + second.index);
+            }
+            UNROLL(Group::NI)
+            for (int j = 0; j < Group::NI; ++j) {
+                wgmma_accumulators_ready(part[j]);
+                UNROLL(4)
+                for (int r = 0; r < 4; ++r) {
+                    sum[0][j][r] = multiply_add(part[j][r], inverse[r / 2], sum[0][j][r]);
+                }
+            }
+            first = second;
+            first.advance();
+        }
+        if (number + q.blocks >= q.works) {
+            griddep_launch_dependents();
+        }
+        Origin tile = tile_in_bands(q.product.p.C, T::BM, T::BN, work.tile);
+        tile.row += group * Group::BM;
+        CheckedTile<Group, EvenRowsFirst> own(
+            q.product, number_in_bands(q.product.p.C, Group::BM, Group::BN, tile), tile,
+            work.matrix, thread);
+        if (q.slices > 1) {
+            store_slice<Group>(q, work.slice, rows, sum, own);
+        } else if (tile.row < q.product.p.C.rows) {
+            scale_rows<Group>(rows, q.chunk_share, sum, own, check);
+            own.store_passing(sum, true, check.failing, check.staging);
+        }
+        if (!SEVERAL) {
+            return;
+        }
+    }
+}
+
+/* A block computes one work, or SEVERAL. In the latter case the compiler does not keep the
+ * addresses for wgmma in uniform registers, so it is slower for a long K. */
+template <class T, bool SEVERAL>
+__global__ void __launch_bounds__(T::block_threads, 1) fused(const __grid_constant__ FusedProduct q)
+{
+    typename T::Shared &shared = dynamic_shared<typename T::Shared>();
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < T::stages; ++i) {
+            mbarrier_init(shared.full + i, 1);
+            mbarrier_init(shared.empty + i, T::threads / 32);
+        }
+        fence_proxy_async();
+    }
+    __syncthreads();
+    if (threadIdx.x < T::threads) {
+        setmaxnreg_inc<232>();
+        griddep_wait();
+        multiply_chunks<T, SEVERAL>(q, shared);
+    } else {
+        setmaxnreg_dec<40>();
+        if (threadIdx.x == T::threads) {
+            load_chunks<T, SEVERAL>(q, shared);
+        }
+    }
+}
+
+typedef FusedTile<FUSED_NARROW, 8> Narrow;
+typedef FusedTile<FUSED_WIDE, 6> Wide;
+
+} // namespace
+
+LAUNCHER(fused)
+{
+    return launch_unless_short(launch_fused<Narrow, Wide>, problem, where, WGMMA_MIN_K);
+}
+
+ARCHITECTURE_SPECIFIC_VARIANT(fused, "A stays float32 until a warpgroup splits it in registers",
+                              "fused.cu", Wide::spec(), {9, 0});

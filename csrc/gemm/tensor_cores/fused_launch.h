@@ -1,0 +1,118 @@
+/* Launches the rung `fused`: chooses a tile and slices of K, splits B, and orients the problem. */
+#ifndef SGEMM_KERNELS_FUSED_LAUNCH_H
+#define SGEMM_KERNELS_FUSED_LAUNCH_H
+
+#include "../plan/fused_plan.h"
+#include "copy_rows.h"
+#include "fused_slices.h"
+
+namespace {
+
+template <class T, bool SEVERAL> __global__ void fused(const __grid_constant__ FusedProduct q);
+
+template <class T>
+Status launch_product(FusedProduct q, const Fp16Product &product, bool overlaps,
+                      unsigned most_blocks, const Launch *where)
+{
+    const Sgemm &p = product.p;
+    const int64_t tiles = tiles_of(p.C, T::BM, T::BN), works = tiles * q.slices * p.count;
+    if (works > INT32_MAX) {
+        return too_many_works();
+    }
+    q.product = product;
+    q.works_of_matrix = static_cast<unsigned>(tiles * q.slices);
+    q.works = static_cast<unsigned>(works);
+    const bool several = q.works > most_blocks && product.b.chunks <= FUSED_OVERLAPPED * q.slices;
+    q.blocks = several ? most_blocks : q.works;
+    // TMA sees the matrices of a batch as one with many rows.
+    const int64_t last = p.A.batch_stride ? p.count - 1 : 0;
+    q.matrix_rows = last ? fused_rows_apart(&p) : 0;
+    q.chunk_share = static_cast<float>(k_chunk) / static_cast<float>(p.A.cols);
+    const TiledMatrix a = {p.A.data,
+                           static_cast<uint64_t>(p.A.cols),
+                           static_cast<uint64_t>(last * q.matrix_rows + p.A.rows),
+                           static_cast<uint64_t>(p.A.row_stride) * sizeof(float),
+                           sizeof(float),
+                           row_floats,
+                           T::BM,
+                           true};
+    Status status = encode_tensor_map(&q.b, tiled_matrix(product.b, T::BN));
+    if (status.code == STATUS_OK) {
+        status = encode_tensor_map(&q.a, a);
+    }
+    if (status.code == STATUS_OK) {
+        status = launch_blocks(several ? fused<T, true> : fused<T, false>,
+                               overlapping(T::spec(), overlaps), q.blocks, q, where);
+    }
+    if (status.code == STATUS_OK && q.slices > 1) {
+        status = launch_blocks(add_slices, overlapping(adding_spec),
+                               tiles_of(p.C, AddingTile::BM, AddingTile::BN), q, where, p.count);
+    }
+    return status;
+}
+
+template <class T>
+Status launch_tile(const Sgemm *problem, const Launch *where, int slices, unsigned most_blocks)
+{
+    FusedProduct q = {};
+    const auto multiply = [&](const Fp16Product &product, int64_t, bool overlaps) {
+        return launch_product<T>(q, product, overlaps, most_blocks, where);
+    };
+    q.slices = slices;
+    if (slices == 1) {
+        return launch_checked<typename T::Group>(problem, where, multiply, false);
+    }
+    void *memory;
+    Status status = take_sums<T>(problem, where, &q, &memory);
+    if (status.code == STATUS_OK) {
+        status = launch_checked<AddingTile>(problem, where, multiply, false);
+        scratch_give(memory, where);
+    }
+    return status;
+}
+
+template <class Narrow, class Wide> Status launch_planned(const Sgemm *problem, const Launch *where)
+{
+    int multiprocessors;
+    const Status status = multiprocessors_to_fill(where, &multiprocessors);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    const FusedPlan plan = plan_fused(problem, multiprocessors);
+    const auto launch = [&](const Sgemm *loadable) {
+        return (plan.width == FUSED_WIDE
+                    ? launch_tile<Wide>
+                    : launch_tile<Narrow>)(loadable, where, plan.slices,
+                                           static_cast<unsigned>(multiprocessors));
+    };
+    if (!plan.copies) {
+        return launch(problem);
+    }
+    return with_rows_copied(problem->A, problem->count, where, [&](const Matrix &A) {
+        Sgemm loadable = *problem;
+        loadable.A = A;
+        return launch(&loadable);
+    });
+}
+
+/* Splits the larger operand in registers: as A, or as the B of the transposed problem. */
+template <class Narrow, class Wide> Status launch_fused(const Sgemm *problem, const Launch *where)
+{
+    if (!fused_transposes(problem)) {
+        return launch_planned<Narrow, Wide>(problem, where);
+    }
+    const Sgemm swapped = {transpose_of(problem->B),
+                           transpose_of(problem->A),
+                           transpose_of(problem->C),
+                           problem->alpha,
+                           problem->beta,
+                           problem->count};
+    Launch here = *where;
+    here.prepared[0] = where->prepared[1];
+    here.prepared[1] = where->prepared[0];
+    return launch_planned<Narrow, Wide>(&swapped, &here);
+}
+
+} // namespace
+
+#endif
