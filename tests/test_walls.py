@@ -57,9 +57,9 @@ MAY_INCLUDE = {
     "base": set(),
 }
 # What each room may call besides. Headers of base and runtime declare functions of base/cuda and
-# runtime/cuda; kernel/launch.h calls the emulator; the runtime has the tables of devices and of
-# kernels; the compiler adds calls of the access trace; module.c loads NumPy's table.
-OF_KERNELS = {"base/cuda", "emulator", "emulator/access_trace"}
+# runtime/cuda; kernel/launch.h calls base and emulator; the runtime has the tables of devices and
+# of kernels; the compiler adds calls of the access trace; module.c loads NumPy's table.
+OF_KERNELS = {"base", "base/cuda", "emulator", "emulator/access_trace"}
 MAY_CALL = {
     "frontends/c": {"runtime/cuda"},
     "frontends/python": {"module.c"},
