@@ -161,7 +161,6 @@ def test_every_file_named_exists(document):
         for script in re.findall(
             r"\b(?:benchmarks|csrc|tests)/[\w/.]+\.(?:py|cu|cpp|c|h|mk)\b", command
         )
-        if "_NAME" not in script
     ]
     for path in links + scripts:
         assert path.exists(), path
@@ -247,10 +246,20 @@ def test_the_readme_tells_how_to_avoid_the_warning_without_a_gpu():
     assert python(quiet, **NO_GPU).stderr == ""
 
 
-def test_contributing_names_the_next_rung():
-    names = re.findall(r"(\d\d)_NAME", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
-    rungs = [variant for variant in variants() if variant.file]
-    assert set(map(int, names)) == {len(rungs) + 1}
+def test_contributing_names_the_last_rung():
+    *_, last = [variant.file for variant in variants() if variant.file]
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert f"`csrc/{kernel_place(last)}`, the last rung" in page
+
+
+def test_the_librarys_guide_names_functions_that_exist():
+    guide = (
+        (ROOT / "csrc/gemm/README.md").read_text(encoding="utf-8").partition("\n## The rungs")[0]
+    )
+    code = "".join(path.read_text() for path in (ROOT / "csrc/gemm").rglob("*.[ch]*"))
+    named = set(re.findall(r"`(\w+)`", guide.partition("\n## The plan")[2]))
+    assert len(named) > 30
+    assert [name for name in sorted(named) if not re.search(rf"\b{name}\b", code)] == []
 
 
 @pytest.mark.parametrize("document", [path for path in DOCUMENTS if path != "CHANGELOG.md"])
