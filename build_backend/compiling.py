@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from . import counting
+from . import counting, rungs
 from .prerequisites import missing_compiler, missing_headers
 from .toolkit import (
     INDEX,
@@ -64,7 +64,8 @@ SMALL_CODE_SINCE = 13
 LIBRARIES = {
     "frontends/c": {
         *("frontends/c", "runtime", "runtime/cpu", "runtime/cuda", "gemm", "gemm/plan", "ladder"),
-        *("gemm/simt", "gemm/small", "gemm/tensor_cores", "emulator", "base", "base/cuda"),
+        *("gemm/simt", "gemm/small", "gemm/tensor_cores", "emulator", "emulator/plain"),
+        *("base", "base/cuda"),
     },
     "frontends/blas": {"frontends/blas"},
 }
@@ -87,6 +88,13 @@ _STABLE_INTERFACES = [
 _NAMES_LAUNCHES = "-DSGEMM_NAMES_LAUNCHES=1"
 # Fuse a multiplication and an addition only where a kernel asks for it.
 _AS_WRITTEN = ["-ffp-contract=off"]
+# nvcc fuses a product and a sum of a rung of the book, and so does a processor with FMA. GCC leaves a
+# chain of sums unfused where that is faster on the processor that it tunes for.
+_FUSED = ["-ffp-contract=fast"]
+_FUSED_CHAINS = "--param=avoid-fma-max-bits=0"
+# The book's rungs are plain CUDA: unrolled by pragmas, with casts between types of memory.
+_PLAIN = ["-fno-strict-aliasing", "-fno-threadsafe-statics", "-Wno-unused", "-Wno-sign-compare"]
+_PLAIN += ["-Wno-unknown-pragmas", "-Wno-attributes"]
 # Each kernel is compiled for the CPU once per entry, depending on the host's architecture. The
 # first entry also provides the shared code, so it must run on every processor of that architecture.
 _ONE_COPY: dict[str, list[str]] = {"cpu": []}
@@ -415,16 +423,22 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
         # On the CPU device, kernels in files of their own compute nearly all products of simt and
         # auto. The others would compile for twice as long with -O3.
         level = "-O1" if _room(source) in LARGE_ROOMS else "-O3"
-        flags = ["-x", "c++", "-std=c++20", level, *_AS_WRITTEN, *common]
+        is_rung = source.parent == rungs.FOLDER
+        flags = ["-x", "c++", "-std=c++20", level, *common, *(_PLAIN if is_rung else [])]
         if "clang" not in cxx.version:
             # GCC writes small loops out first and then fails to vectorise them: twice as slow.
             flags += ["--param", "max-completely-peeled-insns=20"]
-        for copy, its_flags in _COPIES.get(machine, _ONE_COPY).items():
-            its_flags = [*flags, *its_flags, _NAMES_LAUNCHES]
+        copies = _COPIES.get(machine, _ONE_COPY)
+        for copy, its_flags in copies.items():
+            # Without FMA in the processor, a fused sum would be a call of a function.
+            fuses = is_rung and copy == [*copies][-1]
+            rounding = [*_FUSED, *_if_gcc(cxx, _FUSED_CHAINS)] if fuses else _AS_WRITTEN
+            its_flags = [*flags, *rounding, *its_flags, _NAMES_LAUNCHES]
             jobs.append(Job(cxx, source, _object(f"{kind}{copy}", source), its_flags))
         # Compiled as written, with a call at each access, which emulator/access_trace implements. A
         # float4 must stay one access. clang keeps it only without optimisation.
         flags = ["-x", "c++", "-std=c++20", "-g1", "-fno-exceptions", *_AS_WRITTEN, *common]
+        flags += _PLAIN if is_rung else []
         flags += ["-O0"] if "clang" in cxx.version else ["-O1", "-fno-tree-sra"]
         flags += ["-fsanitize=thread", "-DSGEMM_COUNTED=1"]
         jobs.append(Job(cxx, source, _object(f"{kind}count", source), flags, counted=True))
@@ -432,6 +446,7 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
     for source in [
         *_sources(root, "emulator/*.cpp"),
         *_sources(root, "emulator/access_trace/*.cpp"),
+        *_sources(root, "emulator/plain/*.cpp"),
         *_sources(root, "runtime/cpu/*.cpp"),
     ]:
         jobs.append(Job(cxx, source, _object(host, source), ["-std=c++20", "-O3", *common]))
@@ -479,7 +494,7 @@ def _plan_hip(
     jobs = []
     for source in (*_kernel_sources(root), *_gpu_sources(root)):
         text = (root / source).read_text()
-        target, first = _object("hip", source), source.parents[-2] / "base/cuda/hip.h"
+        target, first = _object("hip", source), Path("csrc/base/cuda/hip.h")
         if (ANY_GPU if "cuda" not in source.parts else "__global__") in text:
             log = Path(f"build/hip_resources/{source.stem}.txt")
             jobs.append(Job(hipcc, source, target, for_gpu, log=log, first=first))
@@ -649,8 +664,8 @@ def _is_portable(environ: Mapping[str, str]) -> bool:
 
 
 def _kernel_sources(root: Path) -> list[Path]:
-    """The files with the ladder's and the library's kernels."""
-    return [*_sources(root, "ladder/*.cu"), *_sources(root, "gemm/**/*.cu")]
+    """The generated launchers of the ladder's rungs, and the files with the library's kernels."""
+    return [*rungs.generate(root), *_sources(root, "gemm/**/*.cu")]
 
 
 def _gpu_sources(root: Path) -> list[Path]:
@@ -683,6 +698,10 @@ def _python_and_numpy() -> tuple[list[str], str]:
     # NumPy's folder first: Debian also has an older NumPy's headers in Python's include folder.
     search = ["-isystem", numpy.get_include(), "-isystem", sysconfig.get_paths()["include"]]
     return search, f"Python {sys.version.split()[0]}, NumPy {numpy.__version__}"
+
+
+def _if_gcc(cxx: Compiler, flag: str) -> list[str]:
+    return [] if "clang" in cxx.version else [flag]
 
 
 def _host_compiler(command: str) -> Compiler:

@@ -28,7 +28,7 @@ OLDEST_TOOLKIT = 12
 OLDEST_ARCHITECTURE = 75
 GENERATIONS = (75, 80, 90, 100)
 """The architectures at which the kernels' code changes (__CUDA_ARCH__ in csrc)."""
-SOURCE_SUFFIXES = {".c", ".cpp", ".cu", ".h", ".map"}
+SOURCE_SUFFIXES = {".c", ".cpp", ".cu", ".h", ".map", ".toml"}
 
 _OTHER_WAYS = (
     "SGEMM_KERNELS_CUDA=index builds with nvcc from the package index, "

@@ -3,6 +3,7 @@
 #ifndef SGEMM_SGEMM_H
 #define SGEMM_SGEMM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The default value of a field in C++. In C, an omitted field is zero. */
@@ -43,6 +44,13 @@ typedef struct Sgemm {
     float alpha, beta;
     int64_t count DEFAULT(1); /* matrices in the batch; 1: one product */
 } Sgemm;
+
+/* Whether it is row-major without gaps between its rows. */
+static inline bool matrix_is_contiguous(const Matrix *matrix)
+{
+    return (matrix->col_stride == 1 || matrix->cols == 1) &&
+           (matrix->row_stride == matrix->cols || matrix->rows == 1);
+}
 
 static inline Matrix matrix_in_batch(const Matrix *first, int64_t number)
 {

@@ -52,6 +52,7 @@ typedef struct KernelSpec {
     int dynamic_bytes DEFAULT(0);        /* dynamic shared memory of a block */
     int cluster DEFAULT(1);              /* blocks per cluster */
     bool overlaps DEFAULT(false); /* programmatic launch: waits for the previous kernel itself */
+    bool contiguous DEFAULT(false); /* takes contiguous row-major matrices; the runtime copies others */
 } KernelSpec;
 
 typedef struct Variant {

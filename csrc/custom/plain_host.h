@@ -21,10 +21,6 @@ struct PlainProblem {
     float *A, *B, *C;
 };
 
-struct PlainShape {
-    int64_t grid[3], block[3], shared_bytes;
-};
-
 extern "C" {
 /* Launches the kernel for one problem. */
 typedef Status PlainStart(const PlainProblem *problem, const Launch *where);
@@ -32,13 +28,6 @@ typedef Status PlainStart(const PlainProblem *problem, const Launch *where);
 /* Copies the operands where necessary, starts the kernel, and finishes C. */
 Status plain_launch(const PlainFacts *facts, PlainStart *start, const Sgemm *problem,
                     const Launch *where);
-
-/* An error if no GPU accepts the shape. */
-Status plain_check_shape(const PlainShape *shape);
-
-/* Launches a kernel on a GPU. */
-Status plain_launch_on_gpu(const void *kernel, const PlainShape *shape, void **arguments,
-                           const Launch *where);
 
 /* False while a driver asks what happens at sizes that the kernel does not support. */
 extern bool plain_pads;

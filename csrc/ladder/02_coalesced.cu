@@ -4,31 +4,27 @@
 //           reused.
 // bound by  load instructions: two per multiply-add, although most hit the cache.
 // next      smem: load each tile once per block and reuse it from shared memory.
-#include "../kernel/kernel.h"
+// C = alpha * A @ B + beta * C. The matrices are row-major, of any size: A is M x K, B is K x N.
+// Launch: ((N - 1) / BN + 1) * ((M - 1) / BM + 1) blocks of (BN, BM) threads.
+constexpr int BM = 32, BN = 32; // the rows and columns of C that a block computes
 
-namespace {
-
-constexpr int BM = 32, BN = 32;
-
-__global__ void __launch_bounds__(BM *BN) coalesced(const Sgemm p)
+__global__ void __launch_bounds__(BM *BN)
+    coalesced(int M, int N, int K, float alpha, const float *A, const float *B, float beta,
+              float *C)
 {
-    const Origin tile = tile_origin(p.C, BM, BN);
-    const int64_t row = tile.row + threadIdx.y;
-    const int64_t col = tile.col + threadIdx.x;
-    if (!inside(p.C, row, col)) {
+    // Blocks are numbered along C's rows, in one dimension: gridDim.y ends at 65,535.
+    const unsigned blocks_in_row = (N - 1) / BN + 1;
+    const unsigned row = blockIdx.x / blocks_in_row * BM + threadIdx.y;
+    const unsigned col = blockIdx.x % blocks_in_row * BN + threadIdx.x;
+    if (row >= M || col >= N) {
         return;
     }
+    const float *a = A + (size_t)row * K, *b = B + col; // size_t: a matrix may have 2^31 elements
     float sum = 0.0f;
-    UNROLL(32)
-    for (int64_t k = 0; k < p.A.cols; ++k) {
-        sum = multiply_add(at(p.A, row, k), at(p.B, k, col), sum);
+#pragma unroll 32 // 64 loads on their way at a time
+    for (int k = 0; k < K; ++k) {
+        sum += a[k] * b[(size_t)k * N];
     }
-    store(p, row, col, sum);
+    float *c = C + (size_t)row * N + col;
+    *c = beta == 0.0f ? alpha * sum : fmaf(beta, *c, alpha * sum); // beta 0: C is not read
 }
-
-constexpr KernelSpec spec = {
-    .symbol = "coalesced", .block_tile = {BM, BN, 1}, .thread_tile = {1, 1}, .threads = {BN, BM}};
-
-} // namespace
-
-RUNG(coalesced, "one thread per element, along a row of C", "02_coalesced.cu", spec, {7, 5});

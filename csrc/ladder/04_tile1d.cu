@@ -3,74 +3,53 @@
 // traffic   8 / 64 bytes from global memory per multiply-add, and 4 + 4 / 8 from shared memory.
 // bound by  shared-memory loads of A: one per multiply-add.
 // next      tile2d: a rectangle of results, so that values of A are reused too.
-#include "../kernel/kernel.h"
-
-namespace {
-
-constexpr int BM = TUNABLE(BM, 64), BN = TUNABLE(BN, 64), BK = TUNABLE(BK, 16);
-constexpr int TM = TUNABLE(TM, 8);
-constexpr int threads = BM * BN / TM;
-static_assert(threads % BK == 0 && threads % BN == 0,
-              "the block loads whole rows of a tile at once");
-constexpr int A_ROWS = threads / BK, B_ROWS = threads / BN; // rows of a tile per load
+// C = alpha * A @ B + beta * C. The matrices are row-major, of any size: A is M x K, B is K x N.
+// Launch: ((N - 1) / BN + 1) * ((M - 1) / BM + 1) blocks of THREADS threads.
+constexpr int BM = 64, BN = 64, BK = 16, TM = 8;
+constexpr int THREADS = BM * BN / TM;
+constexpr int A_ROWS = THREADS / BK, B_ROWS = THREADS / BN; // rows of a tile that they load at once
 static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "all threads load equally much of a tile");
-constexpr int A_LOADS = BM / A_ROWS, B_LOADS = BK / B_ROWS; // per thread and tile
 
-__global__ void __launch_bounds__(threads) tile1d(const Sgemm p)
+__global__ void __launch_bounds__(THREADS)
+    tile1d(int M, int N, int K, float alpha, const float *A, const float *B, float beta, float *C)
 {
-    __shared__ float As[BM][BK];
-    __shared__ float Bs[BK][BN];
-
-    const Origin tile = tile_origin(p.C, BM, BN);
+    __shared__ float As[BM][BK], Bs[BK][BN];
+    const unsigned blocks_in_row = (N - 1) / BN + 1;
+    const int row0 = blockIdx.x / blocks_in_row * BM, col0 = blockIdx.x % blocks_in_row * BN;
+    const int rows = M - row0, cols = N - col0; // of C that are left
+    C += (size_t)row0 * N + col0;
+    // What this thread loads of each tile: some of column a_k of A and of column b_col of B.
     const int thread = threadIdx.x;
-    const int ty = thread / BN * TM,
-              tx = thread % BN; // this thread's results: rows ty ... of column tx
-    // This thread's elements: A_LOADS in a column of A's tile, B_LOADS in one of B's. Beyond the
-    // last row of A or column of B it loads the last one again, which is part of no result.
     const int a_row = thread / BK, a_k = thread % BK, b_k = thread / BN, b_col = thread % BN;
-    const float *a_from[A_LOADS], *b_from[B_LOADS];
-    for (int i = 0; i < A_LOADS; ++i) {
-        a_from[i] = address(p.A, at_most(tile.row + a_row + i * A_ROWS, p.A.rows - 1), a_k);
-    }
-    for (int i = 0; i < B_LOADS; ++i) {
-        b_from[i] = address(p.B, b_k + i * B_ROWS, at_most(tile.col + b_col, p.B.cols - 1));
-    }
-
+    const float *a_from = A + (size_t)(row0 + a_row) * K + a_k;
+    const float *b_from = B + (size_t)b_k * N + col0 + b_col;
+    // Its results: rows ty to ty + TM - 1 of column tx.
+    const int ty = thread / BN * TM, tx = thread % BN;
     float sum[TM] = {};
-    for (int64_t left = p.A.cols; left > 0; left -= BK) {
-        const int depth = clamped(left);
-        UNROLL(A_LOADS)
-        for (int i = 0; i < A_LOADS; ++i) {
-            As[a_row + i * A_ROWS][a_k] = a_k < depth ? *a_from[i] : 0.0f;
-            a_from[i] += BK * p.A.col_stride;
+    for (int left = K; left > 0; left -= BK) { // steps of K
+        for (int i = 0; i < BM; i += A_ROWS) {
+            const bool inside = a_row + i < rows && a_k < left;
+            As[a_row + i][a_k] = inside ? a_from[(size_t)i * K] : 0.0f;
         }
-        UNROLL(B_LOADS)
-        for (int i = 0; i < B_LOADS; ++i) {
-            Bs[b_k + i * B_ROWS][b_col] = b_k + i * B_ROWS < depth ? *b_from[i] : 0.0f;
-            b_from[i] += BK * p.B.row_stride;
+        for (int i = 0; i < BK; i += B_ROWS) {
+            const bool inside = b_col < cols && b_k + i < left;
+            Bs[b_k + i][b_col] = inside ? b_from[(size_t)i * N] : 0.0f;
         }
+        a_from += BK, b_from += (size_t)BK * N;
         __syncthreads(); // the tiles are complete
-        UNROLL(4)
+#pragma unroll 4 // four steps of K: nvcc then loads four neighbours of A with one instruction
         for (int k = 0; k < BK; ++k) {
             const float b = Bs[k][tx];
             for (int i = 0; i < TM; ++i) {
-                sum[i] = multiply_add(As[ty + i][k], b, sum[i]);
+                sum[i] += As[ty + i][k] * b;
             }
         }
         __syncthreads(); // all threads have read them
     }
-    UNROLL(TM)
     for (int i = 0; i < TM; ++i) {
-        store(p, tile.row + ty + i, tile.col + tx, sum[i]);
+        if (ty + i < rows && tx < cols) {
+            float *c = C + (size_t)(ty + i) * N + tx;
+            *c = beta == 0.0f ? alpha * sum[i] : fmaf(beta, *c, alpha * sum[i]);
+        }
     }
 }
-
-constexpr KernelSpec spec = {.symbol = "tile1d",
-                             .block_tile = {BM, BN, BK},
-                             .thread_tile = {TM, 1},
-                             .threads = {threads, 1},
-                             .static_bytes = (BM * BK + BK * BN) * sizeof(float)};
-
-} // namespace
-
-RUNG(tile1d, "each thread computes a column of results", "04_tile1d.cu", spec, {7, 5});

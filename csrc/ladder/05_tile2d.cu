@@ -1,90 +1,83 @@
 // idea      each thread computes a TM x TN rectangle: a loaded value serves TM or TN multiply-adds.
 // block     128 x 128 results, 256 threads, 8 x 8 results each; tiles 128 x 8 and 8 x 128.
 // traffic   8 / 128 bytes from global memory per multiply-add, and 8 / 8 from shared memory.
-// bound by  the number of load instructions: 16 four-byte loads for each 64 multiply-adds.
+// bound by  the number of load instructions, from global and from shared memory.
 // next      vec4: move four floats with each load.
-#include "../kernel/kernel.h"
-
-namespace {
-
-constexpr int BM = TUNABLE(BM, 128), BN = TUNABLE(BN, 128), BK = TUNABLE(BK, 8);
-constexpr int TM = TUNABLE(TM, 8), TN = TUNABLE(TN, 8);
-constexpr int ROWS = BM / TM, COLS = BN / TN; // the block's threads, as a rectangle
-constexpr int threads = ROWS * COLS;
-static_assert(threads % BK == 0 && threads % BN == 0,
-              "the block loads whole rows of a tile at once");
-constexpr int A_ROWS = threads / BK, B_ROWS = threads / BN; // rows of a tile per load
+// C = alpha * A @ B + beta * C. The matrices are row-major, of any size: A is M x K, B is K x N.
+// Launch: ((N - 1) / BN + 1) * ((M - 1) / BM + 1) blocks of THREADS threads.
+constexpr int BM = 128, BN = 128, BK = 8, TM = 8, TN = 8;
+constexpr int ROWS = BM / TM, COLS = BN / TN, THREADS = ROWS * COLS; // the threads: a rectangle
+constexpr int A_ROWS = THREADS / BK, B_ROWS = THREADS / BN; // rows of a tile that they load at once
+constexpr int PAD = 4; // lengthens the rows of As, so that a column's elements are in 8 banks
 static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "all threads load equally much of a tile");
-constexpr int A_LOADS = BM / A_ROWS, B_LOADS = BK / B_ROWS; // per thread and tile
 
-__global__ void __launch_bounds__(threads, 2) tile2d(const Sgemm p)
+struct Step { // a thread's values of A and B at one step of K
+    float a[TM], b[TN];
+
+    __device__ void read(const float *As, const float *Bs)
+    {
+        for (int i = 0; i < TM; ++i) {
+            a[i] = As[i];
+        }
+        for (int j = 0; j < TN; ++j) {
+            b[j] = Bs[j * COLS];
+        }
+    }
+
+    __device__ void multiply(float (&sum)[TM][TN]) const
+    {
+        for (int j = 0; j < TN; ++j) { // by columns: nvcc finds registers in different banks
+            for (int i = 0; i < TM; ++i) {
+                sum[i][j] += a[i] * b[j];
+            }
+        }
+    }
+};
+
+__global__ void __launch_bounds__(THREADS, 2)
+    tile2d(int M, int N, int K, float alpha, const float *A, const float *B, float beta, float *C)
 {
-    __shared__ float As[BM][BK];
-    __shared__ float Bs[BK][BN];
-
-    const Origin tile = tile_origin(p.C, BM, BN);
+    // As is transposed: the rows of A that a thread needs at one step of K are neighbours in it.
+    __shared__ __align__(16) float As[BK][BM + PAD], Bs[BK][BN];
+    const unsigned blocks_in_row = (N - 1) / BN + 1;
+    const int row0 = blockIdx.x / blocks_in_row * BM, col0 = blockIdx.x % blocks_in_row * BN;
+    const int rows = M - row0, cols = N - col0; // of C that are left
+    C += (size_t)row0 * N + col0;
+    // What this thread loads of each tile: some of column a_k of A and of column b_col of B.
     const int thread = threadIdx.x;
-    // This thread's results: rows ty, ty + ROWS, ... and columns tx, tx + COLS, .... So the threads
-    // of a warp read neighbouring words of Bs, in different banks.
-    const int ty = thread / COLS, tx = thread % COLS;
-    // This thread's elements: A_LOADS in a column of A's tile, B_LOADS in one of B's. Beyond the
-    // last row of A or column of B it loads the last one again, which is part of no result.
     const int a_row = thread / BK, a_k = thread % BK, b_k = thread / BN, b_col = thread % BN;
-    const float *a_from[A_LOADS], *b_from[B_LOADS];
-    for (int i = 0; i < A_LOADS; ++i) {
-        a_from[i] = address(p.A, at_most(tile.row + a_row + i * A_ROWS, p.A.rows - 1), a_k);
-    }
-    for (int i = 0; i < B_LOADS; ++i) {
-        b_from[i] = address(p.B, b_k + i * B_ROWS, at_most(tile.col + b_col, p.B.cols - 1));
-    }
-
+    const float *a_from = A + (size_t)(row0 + a_row) * K + a_k;
+    const float *b_from = B + (size_t)b_k * N + col0 + b_col;
+    // Its results: rows ty to ty + TM - 1, and columns tx, tx + COLS, .... So the threads of a warp
+    // read neighbouring words of Bs, in different banks.
+    const int ty = thread / COLS * TM, tx = thread % COLS;
     float sum[TM][TN] = {};
-    for (int64_t left = p.A.cols; left > 0; left -= BK) {
-        const int depth = clamped(left);
-        UNROLL(A_LOADS)
-        for (int i = 0; i < A_LOADS; ++i) {
-            As[a_row + i * A_ROWS][a_k] = a_k < depth ? *a_from[i] : 0.0f;
-            a_from[i] += BK * p.A.col_stride;
+    for (int left = K; left > 0; left -= BK) { // steps of K
+        for (int i = 0; i < BM; i += A_ROWS) {
+            const bool inside = a_row + i < rows && a_k < left;
+            As[a_k][a_row + i] = inside ? a_from[(size_t)i * K] : 0.0f;
         }
-        UNROLL(B_LOADS)
-        for (int i = 0; i < B_LOADS; ++i) {
-            Bs[b_k + i * B_ROWS][b_col] = b_k + i * B_ROWS < depth ? *b_from[i] : 0.0f;
-            b_from[i] += BK * p.B.row_stride;
+        for (int i = 0; i < BK; i += B_ROWS) {
+            const bool inside = b_col < cols && b_k + i < left;
+            Bs[b_k + i][b_col] = inside ? b_from[(size_t)i * N] : 0.0f;
         }
+        a_from += BK, b_from += (size_t)BK * N;
         __syncthreads(); // the tiles are complete
-        UNROLL(2)
+#pragma unroll
         for (int k = 0; k < BK; ++k) {
-            float a[TM], b[TN];
-            for (int i = 0; i < TM; ++i) {
-                a[i] = As[ty + i * ROWS][k];
-            }
-            for (int j = 0; j < TN; ++j) {
-                b[j] = Bs[k][tx + j * COLS];
-            }
-            for (int i = 0; i < TM; ++i) {
-                for (int j = 0; j < TN; ++j) {
-                    sum[i][j] = multiply_add(a[i], b[j], sum[i][j]);
-                }
-            }
+            Step step;
+            step.read(&As[k][ty], &Bs[k][tx]);
+            step.multiply(sum);
         }
         __syncthreads(); // all threads have read them
     }
-    UNROLL(TM)
+#pragma unroll
     for (int i = 0; i < TM; ++i) {
-        UNROLL(TN)
-        for (int j = 0; j < TN; ++j) {
-            store(p, tile.row + ty + i * ROWS, tile.col + tx + j * COLS, sum[i][j]);
+        float *c = C + (size_t)(ty + i) * N + tx;
+        for (int j = 0; j < TN; ++j, c += COLS) {
+            if (ty + i < rows && tx + j * COLS < cols) {
+                *c = beta == 0.0f ? alpha * sum[i][j] : fmaf(beta, *c, alpha * sum[i][j]);
+            }
         }
     }
 }
-
-constexpr KernelSpec spec = {.symbol = "tile2d",
-                             .block_tile = {BM, BN, BK},
-                             .thread_tile = {TM, TN},
-                             .threads = {threads, 1},
-                             .static_bytes = (BM * BK + BK * BN) * sizeof(float)};
-
-} // namespace
-
-RUNG(tile2d, "each thread computes a rectangle of results in registers", "05_tile2d.cu", spec,
-     {7, 5});

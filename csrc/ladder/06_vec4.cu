@@ -1,73 +1,104 @@
-// idea      move four floats with each load and store; for that, A is transposed in shared memory.
+// idea      move four floats with each load and store.
 // block     128 x 128 results, 256 threads, 8 x 8 results each; tiles 128 x 8 and 8 x 128.
 // traffic   8 / 128 bytes from global memory per multiply-add, and 8 / 8 from shared memory.
 // bound by  waiting: all threads load, then all compute, and neither hides the other.
 // next      prefetch: load the next tile while computing the present one.
-#include "../kernel/float4_loader.h"
+// C = alpha * A @ B + beta * C. The matrices are row-major, of any size: A is M x K, B is K x N.
+// Launch: ((N - 1) / BN + 1) * ((M - 1) / BM + 1) blocks of THREADS threads.
+constexpr int BM = 128, BN = 128, BK = 8, TM = 8, TN = 8;
+constexpr int ROWS = BM / TM, COLS = BN / TN, THREADS = ROWS * COLS; // the threads: a rectangle
+constexpr int PAD = 4; // lengthens the rows of As, so that a column's elements are in 8 banks
+static_assert(BM * BK == 4 * THREADS && BK * BN == 4 * THREADS, "each loads a float4 of a tile");
 
-namespace {
-
-constexpr int BM = TUNABLE(BM, 128), BN = TUNABLE(BN, 128), BK = TUNABLE(BK, 8);
-constexpr int TM = TUNABLE(TM, 8), TN = TUNABLE(TN, 8);
-constexpr int ROWS = BM / TM, COLS = BN / TN; // the block's threads, as a rectangle
-constexpr int threads = ROWS * COLS;
-static_assert(BM * BK == 4 * threads && BK * BN == 4 * threads,
-              "each thread loads one float4 of each tile");
-
-__global__ void __launch_bounds__(threads) vec4(const Sgemm p)
+// Four neighbours, of which `count` are inside the matrix; zeros replace the others.
+__device__ float4 load4(const float *from, int count)
 {
-    __shared__ __align__(16) float As[BK][BM + padding];
-    __shared__ __align__(16) float Bs[BK][BN + padding];
+    return count >= 4 && (size_t)from % 16 == 0
+               ? *(const float4 *)from
+               : make_float4(count > 0 ? from[0] : 0.0f, count > 1 ? from[1] : 0.0f,
+                             count > 2 ? from[2] : 0.0f, count > 3 ? from[3] : 0.0f);
+}
 
-    const Origin tile = tile_origin(p.C, BM, BN);
-    const int thread = threadIdx.x;
-    // This thread's results: rows ty ... ty + 3 and those 4 * ROWS further on, columns likewise. So
-    // the threads of a warp read neighbouring float4 of Bs.
-    const int ty = thread / COLS * 4, tx = thread % COLS * 4;
-    Float4Loader a_loader = float4_loader<BM, BK>(p.A, tile.row, thread);
-    Float4Loader b_loader = float4_loader<BN, BK>(transposed(p.B), tile.col, thread);
-
-    float sum[TM][TN] = {};
-    for (int64_t left = p.A.cols; left > 0; left -= BK) {
-        const int depth = clamped(left);
-        const float4 a4 = a_loader.load(depth), b4 = b_loader.load(depth);
-        a_loader.store(As, a4);
-        b_loader.store(Bs, b4);
-        __syncthreads(); // the tiles are complete
-        UNROLL(BK)
-        for (int k = 0; k < BK; ++k) {
-            float a[TM], b[TN];
-            for (int i = 0; i < TM; i += 4) {
-                read4(a + i, &As[k][ty + i * ROWS]);
-            }
-            for (int j = 0; j < TN; j += 4) {
-                read4(b + j, &Bs[k][tx + j * COLS]);
-            }
-            // In this order of the loops nvcc finds registers in different banks for a, b and sum.
-            for (int j = 0; j < TN; ++j) {
-                for (int i = 0; i < TM; ++i) {
-                    sum[i][j] = multiply_add(a[i], b[j], sum[i][j]);
-                }
-            }
+// C = alpha * sum + beta * C for four neighbours, of which `count` are inside C.
+__device__ void store4(float *to, int count, float alpha, const float *sum, float beta)
+{
+    const float4 c4 = load4(to, beta == 0.0f ? 0 : count);
+    float c[4] = {c4.x, c4.y, c4.z, c4.w};
+    const bool wide = count >= 4 && (size_t)to % 16 == 0;
+    for (int i = 0; i < 4; ++i) {
+        c[i] = beta == 0.0f ? alpha * sum[i] : fmaf(beta, c[i], alpha * sum[i]);
+        if (!wide && i < count) {
+            to[i] = c[i];
         }
-        __syncthreads(); // all threads have read them
     }
-    UNROLL(TM)
-    for (int i = 0; i < TM; ++i) {
-        const int row = ty + i / 4 * 4 * ROWS + i % 4;
-        UNROLL(TN / 4)
-        for (int j = 0; j < TN; j += 4) {
-            store4(p, tile.row + row, tile.col + tx + j * COLS, sum[i] + j);
-        }
+    if (wide) {
+        *(float4 *)to = make_float4(c[0], c[1], c[2], c[3]);
     }
 }
 
-constexpr KernelSpec spec = {.symbol = "vec4",
-                             .block_tile = {BM, BN, BK},
-                             .thread_tile = {TM, TN},
-                             .threads = {threads, 1},
-                             .static_bytes = BK * (BM + BN + 2 * padding) * sizeof(float)};
+struct Step { // a thread's values of A and B at one step of K
+    float a[TM], b[TN];
 
-} // namespace
+    __device__ void read(const float *As, const float *Bs)
+    {
+        for (int i = 0; i < TM; i += 4) {
+            *(float4 *)&a[i] = *(const float4 *)&As[i * ROWS];
+        }
+        for (int j = 0; j < TN; j += 4) {
+            *(float4 *)&b[j] = *(const float4 *)&Bs[j * COLS];
+        }
+    }
 
-RUNG(vec4, "four floats with each load, A transposed in shared memory", "06_vec4.cu", spec, {7, 5});
+    __device__ void multiply(float (&sum)[TM][TN]) const
+    {
+        for (int j = 0; j < TN; ++j) { // by columns: nvcc finds registers in different banks
+            for (int i = 0; i < TM; ++i) {
+                sum[i][j] += a[i] * b[j];
+            }
+        }
+    }
+};
+
+__global__ void __launch_bounds__(THREADS, 2)
+    vec4(int M, int N, int K, float alpha, const float *A, const float *B, float beta, float *C)
+{
+    // As is transposed: the rows of A that a thread needs at one step of K are neighbours in it.
+    __shared__ __align__(16) float As[BK][BM + PAD], Bs[BK][BN];
+    const unsigned blocks_in_row = (N - 1) / BN + 1;
+    const int row0 = blockIdx.x / blocks_in_row * BM, col0 = blockIdx.x % blocks_in_row * BN;
+    const int rows = M - row0, cols = N - col0; // of C that are left
+    C += (size_t)row0 * N + col0;
+    // What this thread loads of each tile: four neighbours in a row of A, and in one of B.
+    const int thread = threadIdx.x;
+    const int a_row = thread / (BK / 4), a_k = thread % (BK / 4) * 4;
+    const int b_k = thread / (BN / 4), b_col = thread % (BN / 4) * 4;
+    const float *a_from = A + (size_t)(row0 + a_row) * K + a_k;
+    const float *b_from = B + (size_t)b_k * N + col0 + b_col;
+    // Its results: rows ty ... ty + 3 and those 4 * ROWS further on, columns likewise. So the
+    // threads of a warp read neighbouring float4 of Bs.
+    const int ty = thread / COLS * 4, tx = thread % COLS * 4;
+    float sum[TM][TN] = {};
+    for (int left = K; left > 0; left -= BK) { // steps of K
+        const float4 a4 = load4(a_from, a_row < rows ? left - a_k : 0);
+        const float4 b4 = load4(b_from, b_k < left ? cols - b_col : 0);
+        a_from += BK, b_from += (size_t)BK * N;
+        As[a_k][a_row] = a4.x, As[a_k + 1][a_row] = a4.y;
+        As[a_k + 2][a_row] = a4.z, As[a_k + 3][a_row] = a4.w;
+        *(float4 *)&Bs[b_k][b_col] = b4;
+        __syncthreads(); // the tiles are complete
+#pragma unroll
+        for (int k = 0; k < BK; ++k) {
+            Step step;
+            step.read(&As[k][ty], &Bs[k][tx]);
+            step.multiply(sum);
+        }
+        __syncthreads(); // all threads have read them
+    }
+#pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        for (int j = 0; j < TN; j += 4) {
+            const int row = ty + i / 4 * 4 * ROWS + i % 4, col = tx + j * COLS;
+            store4(C + (size_t)row * N + col, row < rows ? cols - col : 0, alpha, &sum[i][j], beta);
+        }
+    }
+}

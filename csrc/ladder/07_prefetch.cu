@@ -1,110 +1,117 @@
-// idea      load ahead, twice: the next tile from global memory while this one is multiplied, and
-//           the next values of a and b from shared memory while the present ones are multiplied.
+// idea      load ahead: the next tiles, and from the present tiles the next step's values.
 // block     128 x 128 results, 256 threads, 8 x 8 results each; tiles 128 x 8 and 8 x 128, twice.
 // traffic   8 / 128 bytes from global memory per multiply-add, and 8 / 8 from shared memory.
-// bound by  issue slots; shared memory, which delivers 16 values per 64 multiply-adds of a thread,
-//           is nearly as busy.
-// next      warptile: a square of results for each warp, and more per thread, so that values are
-//           reused more.
-#include "../kernel/float4_loader.h"
+// bound by  issue slots; shared memory is nearly as busy: 16 values for 64 multiply-adds.
+// next      warptile: a square of results for each warp, and more of them for each thread.
+// C = alpha * A @ B + beta * C. The matrices are row-major, of any size: A is M x K, B is K x N.
+// Launch: ((N - 1) / BN + 1) * ((M - 1) / BM + 1) blocks of THREADS threads.
+constexpr int BM = 128, BN = 128, BK = 8, TM = 8, TN = 8, LDA = BM + 4;
+constexpr int ROWS = BM / TM, COLS = BN / TN, THREADS = ROWS * COLS; // the threads: a rectangle
+static_assert(BM * BK == 4 * THREADS && BK * BN == 4 * THREADS, "each loads a float4 of a tile");
 
-namespace {
+// Four neighbours, of which `count` are inside the matrix; zeros replace the others.
+__device__ float4 load4(const float *from, int count)
+{
+    return count >= 4 && (size_t)from % 16 == 0
+               ? *(const float4 *)from
+               : make_float4(count > 0 ? from[0] : 0.0f, count > 1 ? from[1] : 0.0f,
+                             count > 2 ? from[2] : 0.0f, count > 3 ? from[3] : 0.0f);
+}
 
-constexpr int BM = TUNABLE(BM, 128), BN = TUNABLE(BN, 128), BK = TUNABLE(BK, 8);
-constexpr int TM = TUNABLE(TM, 8), TN = TUNABLE(TN, 8);
-constexpr int lda = BM + padding, ldb = BN + padding; // of the shared tiles
-constexpr int ROWS = BM / TM, COLS = BN / TN;         // the block's threads, as a rectangle
-constexpr int threads = ROWS * COLS;
-static_assert(BM * BK == 4 * threads && BK * BN == 4 * threads,
-              "each thread loads one float4 of each tile");
+// C = alpha * sum + beta * C for four neighbours, of which `count` are inside C.
+__device__ void store4(float *to, int count, float alpha, const float *sum, float beta)
+{
+    const float4 c4 = load4(to, beta == 0.0f ? 0 : count);
+    float c[4] = {c4.x, c4.y, c4.z, c4.w};
+    const bool wide = count >= 4 && (size_t)to % 16 == 0;
+    for (int i = 0; i < 4; ++i) {
+        c[i] = beta == 0.0f ? alpha * sum[i] : fmaf(beta, c[i], alpha * sum[i]);
+        if (!wide && i < count) {
+            to[i] = c[i];
+        }
+    }
+    if (wide) {
+        *(float4 *)to = make_float4(c[0], c[1], c[2], c[3]);
+    }
+}
 
-/* A thread's values of A and B at one step of K. */
-struct Fragment {
+struct Step { // a thread's values of A and B at one step of K
     float a[TM], b[TN];
 
-    __device__ __forceinline__ void load(const float *As, const float *Bs)
+    __device__ void read(const float *As, const float *Bs)
     {
         for (int i = 0; i < TM; i += 4) {
-            read4(a + i, As + i * ROWS);
+            *(float4 *)&a[i] = *(const float4 *)&As[i * ROWS];
         }
         for (int j = 0; j < TN; j += 4) {
-            read4(b + j, Bs + j * COLS);
+            *(float4 *)&b[j] = *(const float4 *)&Bs[j * COLS];
         }
     }
 
-    /* Every other row goes backwards, so that neighbouring multiply-adds always share an
-     * operand, which the register file then delivers once. */
-    __device__ __forceinline__ void multiply(float (&sum)[TM][TN]) const
+    // Every other row goes backwards, so that neighbouring multiply-adds always share an operand.
+    __device__ void multiply(float (&sum)[TM][TN]) const
     {
         for (int i = 0; i < TM; ++i) {
             for (int n = 0; n < TN; ++n) {
                 const int j = i % 2 ? TN - 1 - n : n;
-                sum[i][j] = multiply_add(a[i], b[j], sum[i][j]);
+                sum[i][j] += a[i] * b[j];
             }
         }
     }
 };
 
-__global__ void __launch_bounds__(threads, 2) prefetch(const Sgemm p)
+__global__ void __launch_bounds__(THREADS, 2)
+    prefetch(int M, int N, int K, float alpha, const float *A, const float *B, float beta, float *C)
 {
-    __shared__ __align__(16) float As[2][BK][lda];
-    __shared__ __align__(16) float Bs[2][BK][ldb];
-
-    const Origin tile = tile_origin(p.C, BM, BN);
+    __shared__ __align__(16) float As[2][BK][LDA], Bs[2][BK][BN]; // LDA: padded, as in vec4
+    const unsigned blocks_in_row = (N - 1) / BN + 1;
+    const int row0 = blockIdx.x / blocks_in_row * BM, col0 = blockIdx.x % blocks_in_row * BN;
+    const int rows = M - row0, cols = N - col0; // of C that are left
+    C += (size_t)row0 * N + col0;
     const int thread = threadIdx.x;
-    // This thread's results: rows ty ... ty + 3 and those 4 * ROWS further on, columns likewise. So
-    // the threads of a warp read neighbouring float4 of Bs.
+    const int a_row = thread / (BK / 4), a_k = thread % (BK / 4) * 4;
+    const int b_k = thread / (BN / 4), b_col = thread % (BN / 4) * 4;
+    const float *a_from = A + (size_t)(row0 + a_row) * K + a_k;
+    const float *b_from = B + (size_t)b_k * N + col0 + b_col;
     const int ty = thread / COLS * 4, tx = thread % COLS * 4;
-    Float4Loader a_loader = float4_loader<BM, BK>(p.A, tile.row, thread);
-    Float4Loader b_loader = float4_loader<BN, BK>(transposed(p.B), tile.col, thread);
-
-    a_loader.store(As[0], a_loader.load(clamped(p.A.cols)));
-    b_loader.store(Bs[0], b_loader.load(clamped(p.A.cols)));
+    float4 a4, b4;
+    const auto load = [&](int left) { // of the next tiles, from global memory
+        a4 = load4(a_from, a_row < rows ? left - a_k : 0);
+        b4 = load4(b_from, b_k < left ? cols - b_col : 0);
+        a_from += BK, b_from += (size_t)BK * N;
+    };
+    const auto store = [&](int buffer) {
+        As[buffer][a_k][a_row] = a4.x, As[buffer][a_k + 1][a_row] = a4.y;
+        As[buffer][a_k + 2][a_row] = a4.z, As[buffer][a_k + 3][a_row] = a4.w;
+        *(float4 *)&Bs[buffer][b_k][b_col] = b4;
+    };
+    load(K), store(0);
     __syncthreads(); // the first tiles are complete
-
     float sum[TM][TN] = {};
-    Fragment even, odd;
+    Step even, odd;
     const float *a = &As[0][0][ty], *b = &Bs[0][0][tx];
-    even.load(a, b);
-    int now = 0;
-    for (int64_t left = p.A.cols; left > 0; left -= BK) {
-        // The loads of the next tiles begin here; beyond the last ones they give zeros.
-        const int depth = clamped(left - BK);
-        const float4 a4 = a_loader.load(depth), b4 = b_loader.load(depth);
-        // Two steps at a time and not unrolled: otherwise nvcc interleaves the steps and loses the
-        // order of the multiply-adds.
-        UNROLL(1)
+    even.read(a, b);
+    for (int left = K, now = 0; left > 0; left -= BK) { // steps of K
+        load(left - BK);                                // zeros, after the last tiles
+#pragma unroll 1                                        // unrolled, nvcc would mix the steps
         for (int k = 0; k < BK - 2; k += 2) {
-            odd.load(a += lda, b += ldb);
+            odd.read(a += LDA, b += BN);
             even.multiply(sum);
-            even.load(a += lda, b += ldb);
+            even.read(a += LDA, b += BN);
             odd.multiply(sum);
         }
-        odd.load(a += lda, b += ldb);
+        odd.read(a += LDA, b += BN);
         even.multiply(sum);
-        now ^= 1;
-        a_loader.store(As[now], a4);
-        b_loader.store(Bs[now], b4);
+        store(now ^= 1);
         __syncthreads(); // the next tiles are complete, and all threads have read the present ones
-        even.load(a = &As[now][0][ty], b = &Bs[now][0][tx]);
+        even.read(a = &As[now][0][ty], b = &Bs[now][0][tx]);
         odd.multiply(sum);
     }
-    UNROLL(TM)
+#pragma unroll
     for (int i = 0; i < TM; ++i) {
-        const int row = ty + i / 4 * 4 * ROWS + i % 4;
-        UNROLL(TN / 4)
         for (int j = 0; j < TN; j += 4) {
-            store4(p, tile.row + row, tile.col + tx + j * COLS, sum[i] + j);
+            const int row = ty + i / 4 * 4 * ROWS + i % 4, col = tx + j * COLS;
+            store4(C + (size_t)row * N + col, row < rows ? cols - col : 0, alpha, &sum[i][j], beta);
         }
     }
 }
-
-constexpr KernelSpec spec = {.symbol = "prefetch",
-                             .block_tile = {BM, BN, BK},
-                             .thread_tile = {TM, TN},
-                             .threads = {threads, 1},
-                             .static_bytes = 2 * BK * (lda + ldb) * sizeof(float)};
-
-} // namespace
-
-RUNG(prefetch, "the next tile loads while this one is computed", "07_prefetch.cu", spec, {7, 5});

@@ -1,113 +1,167 @@
-// idea      copy tiles asynchronously, straight to shared memory, several tiles ahead of the
-//           arithmetic.
+// idea      copy tiles asynchronously, straight to shared memory, a tile ahead of the arithmetic. A
+//           barrier in shared memory counts the copies, so that no thread waits for the slowest.
+//           Most lines of warptile change: no tile passes through registers, and stages are four.
 // block     128 x 256 results, 256 threads, warps of 64 x 64, threads of 8 x 16; tiles 128 x 32 and
 //           32 x 256, in a pipeline of four stages.
 // traffic   6 / 128 bytes from global memory per multiply-add, and 6 / 8 from shared memory.
 // bound by  issue slots: 6 loads from shared memory for 128 multiply-adds.
 // next      raster: choose which blocks run together, so that they share tiles in the L2 cache.
-#include "../kernel/async_tiles.h"
+// C = alpha * A @ B + beta * C. The matrices are row-major, of any size: A is M x K, B is K x N.
+// Launch: ((N - 1) / BN + 1) * ((M - 1) / BM + 1) blocks of THREADS threads, SHARED bytes.
+#include <cuda_awbarrier_primitives.h>
+#include <cuda_pipeline.h>
 
-namespace {
+constexpr int BM = 128, BN = 256, BK = 32, WM = 64, WN = 64, TM = 8, TN = 16, LDA = BM + 4;
+constexpr int ROWS = WM / TM, COLS = WN / TN, THREADS = BM * BN / (TM * TN); // a warp: 8 x 4
+constexpr int STAGES = 4, SHARED = STAGES * (BK * (LDA + BN) * 4 + 8); // tiles of an operand; bytes
 
-constexpr int BM = TUNABLE(BM, 128), BN = TUNABLE(BN, 256);
-constexpr int DEPTH = TUNABLE(BK, 32); // BK; half of it on a GPU with less shared memory per block
-constexpr int WM = TUNABLE(WM, 64), WN = TUNABLE(WN, 64); // of a warp
-constexpr int TM = TUNABLE(TM, 8), TN = TUNABLE(TN, 16);
-constexpr int STAGES = TUNABLE(STAGES, 4);            // tiles of each operand in shared memory
-constexpr int lda = BM + padding, ldb = BN + padding; // of the shared tiles
-constexpr int ROWS = WM / TM, COLS = WN / TN;         // a warp's threads, as a rectangle
-constexpr int threads = (BM / WM) * (BN / WN) * 32;
-static_assert(ROWS * COLS == 32, "a warp's threads share its results evenly");
+struct Shared {
+    float As[STAGES][BK][LDA], Bs[STAGES][BK][BN]; // LDA: padded, as in vec4
+    __mbarrier_t full[STAGES];                     // complete when all threads' copies have landed
+};
+static_assert(sizeof(Shared) == SHARED, "the launch allocates this size");
 
-template <int BK> struct Shared {
-    float As[STAGES][BK][lda];
-    float Bs[STAGES][BK][ldb];
-    Mbarrier full[STAGES]; // of a stage: all threads' copies have landed
+struct Step { // a thread's values of A and B at one step of K
+    float a[TM], b[TN];
+
+    __device__ void read(const float *As, const float *Bs)
+    {
+        for (int i = 0; i < TM; i += 4) {
+            *(float4 *)&a[i] = *(const float4 *)&As[i * ROWS];
+        }
+        for (int j = 0; j < TN; j += 4) {
+            *(float4 *)&b[j] = *(const float4 *)&Bs[j * COLS];
+        }
+    }
+
+    // Every other row goes backwards, so that neighbouring multiply-adds always share an operand.
+    template <int FIRST, int LAST> __device__ void multiply(float (&sum)[TM][TN]) const
+    {
+        for (int i = FIRST; i < LAST; ++i) {
+            for (int n = 0; n < TN; ++n) {
+                const int j = i % 2 ? TN - 1 - n : n;
+                sum[i][j] += a[i] * b[j];
+            }
+        }
+    }
 };
 
-/* sum += A @ B for the block's tile of C. Tile t of the operands passes through stage t % STAGES. A
- * thread arrives at its barrier after it has read tile t - 2. So once tile t is complete, all
- * threads have read tile t - 3, and tile t + 1 may replace it. No warp waits for the slowest. */
-template <int BK>
-KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &tile, int ty, int tx,
-                               float (&sum)[TM][TN])
+// Copies 4 or 16 bytes; writes zeros if they are outside the matrix.
+__device__ void copy(float *to, const float *from, int bytes, bool inside)
 {
-    static_assert(STAGES >= 4, "tile t + 1 replaces tile t - 3 or an older one");
-    Shared<BK> &shared = dynamic_shared<Shared<BK>>();
-    AsyncLoader<BM, BK, threads> a_loader(A, tile.row, threadIdx.x);
-    AsyncLoader<BN, BK, threads> b_loader(transposed(B), tile.col, threadIdx.x);
-    const int tiles = static_cast<int>((A.cols + BK - 1) / BK);
-    const auto load = [&](int t) {
-        if (t < tiles) {
-            const int depth = clamped(A.cols - static_cast<int64_t>(t) * BK);
-            a_loader.load(shared.As[t % STAGES], depth);
-            b_loader.load(shared.Bs[t % STAGES], depth);
-        }
-        cp_async_mbarrier_arrive(shared.full + t % STAGES);
-    };
-    if (threadIdx.x < STAGES) {
-        mbarrier_init(shared.full + threadIdx.x, threads);
-    }
-    __syncthreads(); // the barriers are initialized
-    load(0);
-    mbarrier_wait(shared.full, 0);
+    __pipeline_memcpy_async(to, from, bytes, inside ? 0 : bytes);
+}
 
-    Fragment<TM, TN, ROWS, COLS> even, odd = {};
-    const float *a = &shared.As[0][0][ty], *b = &shared.Bs[0][0][tx];
-    even.load(a, b);
-    UNROLL(1)
-    for (int t = 0; t < tiles; ++t) {
-        const int next = (t + 1) % STAGES;
-        load(t + 1);
-        // Two steps at a time and not unrolled: otherwise nvcc interleaves the steps and loses the
-        // order of the multiply-adds. The loop ends within a step, so that no step waits for values
-        // that were just loaded.
-        UNROLL(1)
+__global__ void __launch_bounds__(THREADS, 1)
+    async(int M, int N, int K, float alpha, const float *A, const float *B, float beta, float *C)
+{
+    extern __shared__ float4 tiles[];
+    Shared &s = *(Shared *)tiles;
+    const unsigned blocks_in_row = (N - 1) / BN + 1;
+    const int row0 = blockIdx.x / blocks_in_row * BM, col0 = blockIdx.x % blocks_in_row * BN;
+    const int rows = M - row0, cols = N - col0; // of C that are left
+    C += (size_t)row0 * N + col0;
+    const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+    const bool wide = N % 4 == 0 && ((size_t)B | (size_t)C) % 16 == 0; // for float4
+
+    // What this thread copies of each tile: 4 x 4 floats of A, and 8 float4 of B.
+    const int a_row = thread / 8, a_k = thread % 8, b_k = thread / 64, b_col = thread % 64 * 4;
+    const int a_rows = rows - a_row, b_cols = cols - b_col; // from there to the end
+    const float *a_from = A + (size_t)(row0 + a_row) * K + a_k;
+    const float *b_from = B + (size_t)b_k * N + col0 + b_col;
+    const auto load = [&](int stage, int left) { // the next tile; `left` steps of K remain
+        const float *from = a_from;
+        for (int i = 0; i < BM; i += 32, from += (size_t)32 * K) {
+            for (int k = 0; k < BK; k += 8) {
+                copy(&s.As[stage][a_k + k][a_row + i], from + k, 4, i < a_rows && a_k + k < left);
+            }
+        }
+        a_from += BK;
+        if (wide) {
+            for (int k = 0; k < BK; k += 4) {
+                copy(&s.Bs[stage][b_k + k][b_col], b_from + (size_t)k * N, 16,
+                     0 < b_cols && b_k + k < left);
+            }
+        } else {
+            for (int i = 0; i < BK; ++i) {
+                const int k = i / 4 * 4, j = i % 4;
+                copy(&s.Bs[stage][b_k + k][b_col + j], b_from + (size_t)k * N + j, 4,
+                     j < b_cols && b_k + k < left);
+            }
+        }
+        b_from += (size_t)BK * N;
+    };
+    const auto arrive = [&](int stage) { // when this thread's copies have landed
+        __pipeline_arrive_on(&s.full[stage]);
+        return __mbarrier_arrive(&s.full[stage]);
+    };
+    const auto wait = [&](int stage, __mbarrier_token_t token) { // until all threads have arrived
+#if __CUDA_ARCH__ >= 900                                         // a waiting warp is suspended
+        while (!__mbarrier_try_wait(&s.full[stage], token, 1000)) {
+        }
+#else
+        while (!__mbarrier_test_wait(&s.full[stage], token)) {
+        }
+#endif
+    };
+
+    if (thread < STAGES) {
+        __mbarrier_init(&s.full[thread], THREADS);
+    }
+    __syncthreads(); // the barriers are ready
+    load(0, K), wait(0, arrive(0));
+
+    // What it computes: rows ty ... ty + 3 and those 4 * ROWS further on, columns likewise.
+    const int ty = warp / (BN / WN) * WM + lane / COLS * 4;
+    const int tx = warp % (BN / WN) * WN + lane % COLS * 4;
+    const float *a = &s.As[0][0][ty], *b = &s.Bs[0][0][tx];
+    float sum[TM][TN] = {};
+    Step even, odd = {};
+    even.read(a, b);
+    // Before a thread arrives at the barrier of tile t, it has read tile t - 2. So once tile t is
+    // complete, all threads have read tile t - 3, and tile t + 1 may replace it.
+#pragma unroll 1
+    for (int t = 1, left = K - BK; left > -BK; ++t, left -= BK) {
+        const int next = t % STAGES;
+        load(next, left); // zeros, after the last tile
+        const __mbarrier_token_t token = arrive(next);
+        // Two steps at a time: unrolled further, nvcc would mix them. The first rows of an odd step
+        // come last, so that no multiply-add waits for the values of the even step just read.
+#pragma unroll 1
         for (int k = 0; k < BK - 2; k += 2) {
             odd.multiply<2, TM>(sum);
-            odd.load(a + lda, b + ldb);
-            even.multiply(sum);
-            even.load(a += 2 * lda, b += 2 * ldb);
+            odd.read(a + LDA, b + BN);
+            even.multiply<0, TM>(sum);
+            even.read(a += 2 * LDA, b += 2 * BN);
             odd.multiply<0, 2>(sum);
         }
         odd.multiply<2, TM>(sum);
-        odd.load(a + lda, b + ldb);
-        even.multiply(sum);
-        // After the last tile too, since a branch would cost more.
-        mbarrier_wait(shared.full + next, (t + 1) / STAGES % 2);
-        even.load(a = &shared.As[next][0][ty], b = &shared.Bs[next][0][tx]);
+        odd.read(a + LDA, b + BN);
+        even.multiply<0, TM>(sum);
+        wait(next, token);
+        even.read(a = &s.As[next][0][ty], b = &s.Bs[next][0][tx]);
         odd.multiply<0, 2>(sum);
     }
     odd.multiply<2, TM>(sum);
+
+#pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        for (int j = 0; j < TN; j += 4) {
+            const int row = ty + i / 4 * 4 * ROWS + i % 4, col = tx + j * COLS;
+            const int count = row < rows ? cols - col : 0; // of four neighbours, or more
+            float *c = C + (size_t)row * N + col, x[4];
+            for (int n = 0; n < 4; ++n) {
+                x[n] = alpha * sum[i][j + n];
+                if (beta != 0.0f && n < count) {
+                    x[n] = fmaf(beta, c[n], x[n]);
+                }
+                if (!wide && n < count) {
+                    c[n] = x[n];
+                }
+            }
+            if (wide && count > 0) {
+                *(float4 *)c = make_float4(x[0], x[1], x[2], x[3]);
+            }
+        }
+    }
 }
-
-template <int BK> __global__ void __launch_bounds__(threads, 1) async(const Sgemm p)
-{
-    const Origin tile = tile_origin(p.C, BM, BN);
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    // This thread's results: rows ty ... ty + 3 and those 4 * ROWS further on, columns likewise.
-    const int ty = warp / (BN / WN) * WM + lane / COLS * 4;
-    const int tx = warp % (BN / WN) * WN + lane % COLS * 4;
-    float sum[TM][TN] = {};
-    block_product<BK>(p.A, p.B, tile, ty, tx, sum);
-    store_results<ROWS, COLS>(p, tile.row + ty, tile.col + tx, sum);
-}
-
-template <int BK>
-constexpr KernelSpec spec = {.symbol = "async",
-                             .block_tile = {BM, BN, BK},
-                             .thread_tile = {TM, TN},
-                             .threads = {threads, 1},
-                             .dynamic_bytes = sizeof(Shared<BK>)};
-
-} // namespace
-
-LAUNCHER(async)
-{
-    return has_shared_memory(where, spec<DEPTH>)
-               ? launch_tiles(async<DEPTH>, spec<DEPTH>, problem, where)
-               : launch_tiles(async<DEPTH / 2>, spec<DEPTH / 2>, problem, where);
-}
-
-BATCHED_VARIANT(async, "asynchronous copies to shared memory, a tile ahead", "09_async.cu",
-                spec<DEPTH>, {8, 0});

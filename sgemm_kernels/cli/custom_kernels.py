@@ -97,7 +97,7 @@ def _try(options: argparse.Namespace) -> int:
 
 
 def _tried(options: argparse.Namespace, selected: TrialOptions, last: Try | None) -> Try:
-    tried = Try(kernel(options.file, **plain_keywords(options)))
+    tried = Try(kernel(options.file, like=options.like, **plain_keywords(options)))
     for number, part in enumerate(tried.parts(selected, last)):
         show(f"\n{part}" if number else part)
     return tried

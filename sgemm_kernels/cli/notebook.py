@@ -76,7 +76,9 @@ def load_ipython_extension(ipython: Any) -> None:
                 )
                 return
             # Notebooks count the line of the magic as line 1.
-            own = kernel(f"\n{cell}", name=options.name, **plain_keywords(options))
+            own = kernel(
+                f"\n{cell}", name=options.name, like=options.like, **plain_keywords(options)
+            )
         except (ValueError, NoCompilerError) as error:
             raise UsageError(str(error)) from None
         ipython.push({own.name: own})

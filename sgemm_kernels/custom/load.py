@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import SupportsIndex, TypeAlias
 
-from .._catalog import variants
+from .._catalog import Variant, variants
+from .._launches import launch_keywords
 from . import compiler
 from .compiler import Source, checked_defines
 from .kernel import Kernel
@@ -25,6 +26,7 @@ def kernel(
     *,
     name: str | None = None,
     defines: Mapping[str, SupportsIndex] | None = None,
+    like: str | None = None,
     grid: Dimensions | None = None,
     block: Dimensions | None = None,
     shared: Size = 0,
@@ -56,6 +58,9 @@ def kernel(
     defines : mapping of str to int, optional
         Values of constants that the file declares with TUNABLE(NAME, default), and of macros. In a
         plain kernel also of other integer constants.
+    like : str, optional
+        The rung that it started from. A plain kernel without ``grid`` and ``block`` is launched
+        like that rung, with the constants of its own file.
     grid, block : str, int or sequence of these, optional
         The launch of a plain kernel: one to three dimensions, x first.
     shared : str or int, default 0
@@ -107,7 +112,10 @@ def kernel(
     if fault := name_fault(called):
         raise ValueError(f"{fault}: pass name= to choose another name")
     launch = None
-    if grid is not None or block is not None:
+    from_rung = {} if like is None else launch_keywords(rung_named(like).name)
+    if grid is None and block is None and from_rung and _is_plain(text):
+        launch = PlainLaunch.of(**from_rung, function=function, arguments=arguments)
+    elif grid is not None or block is not None:
         launch = PlainLaunch.of(
             grid,
             block,
@@ -126,7 +134,8 @@ def kernel(
     elif _is_plain(text):
         raise ValueError(
             f"{path.name} has no KernelSpec that says how it is launched: for a plain CUDA kernel "
-            "pass grid= and block=, such as grid='(N/32, M/32)', block=(32, 32)"
+            "pass grid= and block=, such as grid='(N/32, M/32)', block=(32, 32), or like='tile2d' "
+            "if it started from that rung"
         )
     made = Source(path, text, checked_defines(defines or {}), launch=launch)
     if launch is not None:
@@ -138,6 +147,16 @@ def _is_plain(text: str) -> bool:
     """Whether it looks like a CUDA file that does not use this package."""
     code = masked(text)
     return "__global__" in code and not re.search(r"\b(RUNG|VARIANT|KernelSpec|Sgemm)\b", code)
+
+
+def rung_named(name: "str | Kernel", what: str = "source") -> Variant:
+    """The rung with that name. Raises ValueError if the ladder has none."""
+    rungs = [entry for entry in variants() if entry.file is not None]
+    for rung in rungs:
+        if rung.name == name:
+            return rung
+    known = ", ".join(rung.name for rung in rungs)
+    raise ValueError(f"there is no {what} of {name!r}: the rungs are {known}")
 
 
 def name_fault(name: str) -> str | None:
@@ -173,9 +192,5 @@ def source(variant: "str | Kernel", *, standalone: bool = False) -> str:
     """
     if isinstance(variant, Kernel) and not standalone:
         return variant.source
-    for entry in variants():
-        if entry.name == variant and entry.source is not None:
-            return standalone_source(entry) if standalone else entry.source
-    rungs = ", ".join(entry.name for entry in variants() if entry.file is not None)
-    what = "standalone source" if standalone else "source"
-    raise ValueError(f"there is no {what} of {variant!r}: the rungs are {rungs}")
+    rung = rung_named(variant, "standalone source" if standalone else "source")
+    return standalone_source(rung) if standalone else rung.source or ""

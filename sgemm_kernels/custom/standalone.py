@@ -5,6 +5,7 @@ import re
 from importlib import resources
 
 from .._catalog import Variant, kernel_place
+from .._launches import launches
 from .preprocessor import pruned
 
 DEFINED = {
@@ -39,6 +40,7 @@ def standalone_source(rung: Variant) -> str:
     """The text of the file. Its first lines say how to compile it."""
     sections: dict[str, str] = {}
     system = set(_OF_MAIN)
+    launch = launches().get(rung.name)
     assert rung.file is not None
     _add(kernel_place(rung.file), sections, system)
     *headers, (file, kernel) = sections.items()
@@ -46,16 +48,25 @@ def standalone_source(rung: Variant) -> str:
     assert head is not None
     major, minor = rung.min_compute_capability
     template = _read("custom/standalone_main.cu.in")
+    values = {"NAME": rung.name, "CAPABILITY": f"{major}{minor}"}
+    if launch is not None:
+        values["GRID"], values["BLOCK"] = launch["grid"], launch["block"].strip("()")
+        values["SHARED"] = launch.get("dynamic_shared", "0")
+    for word, value in values.items():
+        template = template.replace(f"@{word}@", value)
     main = pruned(
-        template.replace("@NAME@", rung.name).replace("@CAPABILITY@", f"{major}{minor}"),
+        template,
         {
+            "PLAIN": launch is not None,
+            "DYNAMIC": launch is not None and "dynamic_shared" in launch,
             "FALLS_BACK_FOR_SHORT_SUMS": "gemm/tensor_cores/error_check.h" in sections,
             "ARCHITECTURE_SPECIFIC": rung.architecture_specific,
         },
     )
     text = [
         f"{_usage(rung)}//\n{head[0]}",
-        "".join(f"#include <{name}>\n" for name in sorted(system)) + _NO_WARNING,
+        "".join(f"#include <{name}>\n" for name in sorted(system)),
+        "" if launch else _NO_WARNING,
         *(_title(f"csrc/{name}") + header for name, header in headers),
         _title(f"csrc/{file}") + kernel[head.end() :],
         _title("the check and the timing") + main,

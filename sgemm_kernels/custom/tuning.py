@@ -24,6 +24,7 @@ from .._accuracy import expect
 from .._catalog import build_info
 from .._core import DeviceError, UnsupportedVariantError
 from .._core import run as run_variant
+from .._launches import launch_keywords
 from ..measuring.devices import find_device
 from ..measuring.measure import measure
 from ..measuring.progress import progress
@@ -40,8 +41,11 @@ from .compiler import (
     text_of,
     with_defines,
 )
+from .expressions import constants_of
 from .kernel import Kernel
 from .load import source
+from .plain import PlainLaunch
+from .plain_text import masked
 from .tuning_result import NOT_COMPILED, NOT_LAUNCHED, RIGHT, TOO_LONG, WRONG, Candidate, Tuning
 
 STRATEGIES = ("exhaustive", "random", "local")
@@ -168,9 +172,16 @@ class _Target:
                 self._source = Source(path.absolute(), text_of(path))
             else:
                 self.name = str(path)
-                self._source = Source(Path(f"{path}.cu"), source(str(path)))
-        own = dict(_TUNABLE.findall(self._source.text))
-        self.default = {name: int(own[name]) for name in names if name in own}
+                launch = launch_keywords(self.name)
+                self._source = Source(
+                    Path(f"{path}.cu"),
+                    source(self.name),
+                    launch=PlainLaunch.of(**launch) if launch else None,
+                )
+        own: dict[str, int] = {name: int(at) for name, at in _TUNABLE.findall(self._source.text)}
+        if self._source.launch is not None:
+            own |= constants_of(masked(self._source.whole()), {})
+        self.default = {name: own[name] for name in names if name in own}
 
     def check_names(self, defines: Mapping[str, int]) -> None:
         """Raises an error if the file does not compile or does not use these names."""

@@ -9,6 +9,9 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any
 
+from .._catalog import kernel_file
+from .._launches import launches
+
 _FOLDER = re.compile(r"(\d\d)_(\w+)")
 _GOAL_KEYS = {
     "rung",
@@ -159,7 +162,7 @@ def read_level(folder: Traversable, number: int) -> Level:
             text=body.strip(),
             start=f"// Level {number}: {title}\n// grid = {launch['grid']}, block = "
             f"{launch['block']}; the division rounds up.\n{text('start.cu')}",
-            solution=text("solution.cu"),
+            solution=_solution(folder, goal["rung"]),
             hints=tuple(hint.strip() for hint in hints),
             grid=launch["grid"],
             block=launch["block"],
@@ -182,6 +185,12 @@ def read_level(folder: Traversable, number: int) -> Level:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{folder.name}/goal.toml: {error!r}") from None
+
+
+def _solution(folder: Traversable, rung: str) -> str:
+    """The text of solution.cu, or of the level's rung where that is the model solution."""
+    own = folder.joinpath("solution.cu")
+    return own.read_text(encoding="utf-8") if own.is_file() else kernel_file(launches()[rung]["file"])
 
 
 def _refuse_unknown(entries: Mapping[str, Any], known: set[str]) -> None:

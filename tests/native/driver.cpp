@@ -499,9 +499,11 @@ void check_case(Record *record, const Case &c, int orders)
 
 /* ------------------------------------------------------------------ sets of cases */
 
-Layout any_layout(bool column_major)
+Layout any_layout(const Variant *variant, bool column_major)
 {
-    return {column_major, one_of<int64_t>({0, 3, 4}), one_of({0, 0, 1, 2, 3})};
+    const int skew = one_of({0, 0, 1, 2, 3});
+    return variant->spec.contiguous ? Layout{false, 0, skew}
+                                    : Layout{column_major, one_of<int64_t>({0, 3, 4}), skew};
 }
 
 /* Whether the kernel loads an operand as it is by TMA, and copies one that TMA cannot load. */
@@ -519,12 +521,14 @@ Layout aligned_layout(bool column_major, int64_t rows, int64_t cols)
 }
 
 /* Checks a shape with A and B row-major and column-major, or in one of the four pairs if layouts
- * do not matter. All other choices are random, but the same in each run. */
+ * do not matter, or once if all matrices are contiguous. All other choices are random, but the same in each run. */
 void check_shape(Record *record, int64_t M, int64_t N, int64_t K, int orders, Small small = {})
 {
     const unsigned one_pair = randomness() % 4;
     for (unsigned pair = 0; pair < 4; ++pair) {
-        if ((record->is_plan || small.rows > 0) && pair != one_pair) {
+        const bool once =
+            record->is_plan || record->variant->spec.contiguous || small.rows > 0;
+        if (once && pair != one_pair) {
             continue;
         }
         const bool integers = one_of({false, true}) && small.rows == 0;
@@ -532,9 +536,11 @@ void check_shape(Record *record, int64_t M, int64_t N, int64_t K, int orders, Sm
         const Case c = {M,
                         N,
                         K,
-                        aligned ? aligned_layout(pair / 2, M, K) : any_layout(pair / 2),
-                        aligned ? aligned_layout(pair % 2, K, N) : any_layout(pair % 2),
-                        any_layout(false),
+                        aligned ? aligned_layout(pair / 2, M, K)
+                                : any_layout(record->variant, pair / 2),
+                        aligned ? aligned_layout(pair % 2, K, N)
+                                : any_layout(record->variant, pair % 2),
+                        any_layout(record->variant, false),
                         integers ? one_of({1.0f, -2.0f}) : one_of({1.0f, 0.7f, 0.0f}),
                         integers ? one_of({0.0f, 3.0f}) : one_of({0.0f, 1.0f, -1.3f}),
                         integers,
@@ -662,6 +668,9 @@ void check_big(Record *record)
 /* Every operand has such a large stride that no distance between rows or columns fits an int. */
 void check_apart(Record *record)
 {
+    if (record->variant->spec.contiguous) {
+        return;
+    }
     const int64_t BM = record->variant->spec.block_tile[0],
                   BN = record->variant->spec.block_tile[1];
     const int64_t BK = record->variant->spec.block_tile[2];

@@ -564,13 +564,14 @@ namespace {
 
 /* Lays out the first `rows` rows of a matrix as the CUDA device would, or of each matrix of a batch
  * of M x N matrices. Only pages that are touched take memory. */
-bool lay_out(int64_t batch, int64_t M, int64_t N, int64_t rows, Matrix *matrix, size_t *bytes)
+bool lay_out(int64_t batch, int64_t M, int64_t N, int64_t rows, bool contiguous, Matrix *matrix,
+             size_t *bytes)
 {
     int64_t batch_stride = 0, before_last, of_last, elements;
     if (N > INT64_MAX - 3) {
         return false;
     }
-    const int64_t ld = leading_dimension_in(batch, N);
+    const int64_t ld = contiguous ? N : leading_dimension_in(batch, N);
     if ((batch > 1 && __builtin_mul_overflow(M, ld, &batch_stride)) ||
         __builtin_mul_overflow(batch_stride, batch - 1, &before_last) ||
         __builtin_mul_overflow(rows, ld, &of_last) ||
@@ -728,9 +729,10 @@ Status count_block(const Variant *variant, int64_t batch, int64_t M, int64_t N, 
     Sgemm block = {{}, {}, {}, 1.0f, 0.0f, batch};
     size_t bytes[3] = {};
     Status status;
-    if (lay_out(batch, M, K, counts->rows, &block.A, &bytes[0]) &&
-        lay_out(batch, K, N, K, &block.B, &bytes[1]) &&
-        lay_out(batch, M, N, counts->rows, &block.C, &bytes[2])) {
+    const bool contiguous = variant->spec.contiguous;
+    if (lay_out(batch, M, K, counts->rows, contiguous, &block.A, &bytes[0]) &&
+        lay_out(batch, K, N, K, contiguous, &block.B, &bytes[1]) &&
+        lay_out(batch, M, N, counts->rows, contiguous, &block.C, &bytes[2])) {
         block.B.cols = block.C.cols = counts->cols;
         pthread_mutex_lock(&one_at_a_time);
         status = count_launches(*counted, block, bytes, interrupt, counts);

@@ -27,12 +27,13 @@ class Operand {
     }
 
     /* Memory for a copy of `count` matrices, laid out like a GPU's copy of the array. */
-    Status allocate(const char *what, const Strided *array, bool column_major, int64_t count)
+    Status allocate(const char *what, const Strided *array, bool column_major, bool contiguous,
+                    int64_t count)
     {
         owned = true;
         const int64_t rows = array->rows, cols = array->cols;
-        const int64_t lines = column_major ? cols : rows;
-        const int64_t ld = leading_dimension_in(count, column_major ? rows : cols);
+        const int64_t lines = column_major ? cols : rows, length = column_major ? rows : cols;
+        const int64_t ld = contiguous ? length : leading_dimension_in(count, length);
         const Status status = host_matrix_allocate(what, lines * count, ld, &matrix);
         matrix = {matrix.data,
                   rows,
@@ -52,11 +53,14 @@ class Operand {
 Status take(const char *what, const Strided *array, bool copied, const Product *product,
             Operand *operand)
 {
-    if (!copied && strided_as_matrix(array, &operand->matrix)) {
+    const bool contiguous = product->variant->spec.contiguous;
+    if (!copied && strided_as_matrix(array, &operand->matrix) &&
+        (!contiguous || matrix_is_contiguous(&operand->matrix))) {
         return status_ok();
     }
     const int64_t count = array->batch_bytes == 0 ? 1 : product->count;
-    const Status status = operand->allocate(what, array, is_column_major(array), count);
+    const Status status = operand->allocate(
+        what, array, !contiguous && is_column_major(array), contiguous, count);
     if (status.code != STATUS_OK) {
         return status;
     }
@@ -70,9 +74,11 @@ Status take_result(const Product *product, bool copied, Operand *result)
     const Strided *const out = &product->out;
     const bool rows_in_order =
         out->rows <= 1 || out->row_bytes >= out->cols * static_cast<int64_t>(sizeof(float));
+    const bool contiguous = product->variant->spec.contiguous;
     if (copied || !strided_as_matrix(out, &result->matrix) || result->matrix.col_stride != 1 ||
-        !rows_in_order) {
-        const Status status = result->allocate("the result", out, false, product->count);
+        !rows_in_order || (contiguous && !matrix_is_contiguous(&result->matrix))) {
+        const Status status =
+            result->allocate("the result", out, false, contiguous, product->count);
         if (status.code != STATUS_OK) {
             return status;
         }

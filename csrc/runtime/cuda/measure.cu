@@ -8,6 +8,7 @@
 #include "../../base/cuda/failures.h"
 #include "../device.h"
 #include "blocking_kernel.h"
+#include "contiguous.h"
 #include "cublas.h"
 #include "device_matrix.h"
 #include "session.h"
@@ -75,7 +76,7 @@ Status launch(const Measurement *m, int index, const Sgemm *problem, const Launc
 {
     const Variant *const variant = m->variants[index];
     int64_t launched = 0;
-    return variant ? variant_launch(variant, DEVICE_CUDA, problem, where, &launched)
+    return variant ? launch_contiguous(variant, problem, where, &launched)
                    : m->compete(m->context, index, problem);
 }
 

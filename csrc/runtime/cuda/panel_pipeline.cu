@@ -13,6 +13,7 @@
 #include "../../base/scratch.h"
 #include "../device.h"
 #include "../workers.h"
+#include "contiguous.h"
 #include "device_matrix.h"
 #include "host_arrays.h"
 #include "shared_panels.h"
@@ -183,15 +184,16 @@ Prepared *prepared_of(Operand *operand, int64_t panel, const Launch *where)
 Status launch(Call *call, const Step *step)
 {
     Launch where = {call->device, call->streams->run, nullptr, {}, false};
-    Launcher *const launcher = call->product.variant->launch[DEVICE_CUDA];
+    const Variant *const variant = call->product.variant;
+    int64_t launched = 0;
     if (!call->prepares) {
-        return launcher(&step->problem, &where);
+        return launch_contiguous(variant, &step->problem, &where, &launched);
     }
     Prepared *const of_a = prepared_of(&call->A, step->a, &where);
     Prepared *const of_b = prepared_of(&call->B, step->b, &where);
     where.prepared[0] = of_a;
     where.prepared[1] = of_b;
-    return launcher(&step->problem, &where);
+    return launch_contiguous(variant, &step->problem, &where, &launched);
 }
 
 bool perform_step(Call *call, const Step *step)
@@ -530,12 +532,30 @@ void release_panels(Call *call, Operand *operand)
     operand->prepared = nullptr;
 }
 
+/* True unless launches will copy panels for a kernel that takes contiguous matrices, and there is no
+ * memory for the copies. */
+bool leaves_room(Call *call)
+{
+    const int64_t N = call->C.array.cols, K = call->A.array.cols;
+    if (!call->product.variant->spec.contiguous ||
+        (!call->A.by_columns && !call->B.by_columns && N % 4 == 0 && K % 4 == 0)) {
+        return true;
+    }
+    void *memory;
+    call->status = allocator_alloc(
+        call->device, call->A.slot_bytes + call->B.slot_bytes + call->C.slot_bytes, nullptr,
+        &memory);
+    allocator_free(call->device, memory);
+    return call->status.code == STATUS_OK;
+}
+
 bool allocate_all(Call *call)
 {
     const Panels *const p = &call->panels;
     const bool held = allocate_panels(call, &call->A, p->a_held, panels_a_elements(p)) &&
                       allocate_panels(call, &call->B, p->b_held, panels_b_elements(p)) &&
-                      allocate_panels(call, &call->C, p->c_held, panels_c_elements(p));
+                      allocate_panels(call, &call->C, p->c_held, panels_c_elements(p)) &&
+                      leaves_room(call);
     if (!held) {
         release_panels(call, &call->A);
         release_panels(call, &call->B);

@@ -3,6 +3,7 @@
 #include "../../base/cuda/failures.h"
 #include "../device.h"
 #include "../workers.h"
+#include "contiguous.h"
 #include "device_matrix.h"
 #include "host_arrays.h"
 #include "staging.h"
@@ -83,7 +84,7 @@ Status queue(const Product *product, const char *staged, size_t in, const Sgemm 
                              cudaMemcpyAsync(memory, staged, in, cudaMemcpyHostToDevice, stream));
     if (status.code == STATUS_OK) {
         int64_t launched = 0;
-        status = variant_launch(product->variant, DEVICE_CUDA, there, &where, &launched);
+        status = launch_contiguous(product->variant, there, &where, &launched);
     }
     if (status.code == STATUS_OK && copied_out) {
         const Matrix results = all_rows(there->C, product->count);

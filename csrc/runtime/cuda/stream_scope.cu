@@ -1,6 +1,7 @@
 #include "stream_scope.h"
 
 #include "../../base/cuda/allocator.h"
+#include "contiguous.h"
 #include "device_buffer.h"
 #include "memory_lock.h"
 #include "session.h"
@@ -151,11 +152,11 @@ Status scope_launch(StreamScope *scope, const Variant *variant, const Sgemm *pro
     const Launch where = {
         scope->device, scope->stream, nullptr, {nullptr, is_split ? &prepared : nullptr}, false};
     int64_t launched = 0;
-    Status status = variant_launch(variant, DEVICE_CUDA, problem, &where, &launched);
+    Status status = launch_contiguous(variant, problem, &where, &launched);
     if (status.code == STATUS_OUT_OF_MEMORY && !scope->captured) {
         memory_lock_exclusive(scope->device, nullptr);
         buffers_collect(scope->device, stream_of(scope), true);
-        status = variant_launch(variant, DEVICE_CUDA, problem, &where, &launched);
+        status = launch_contiguous(variant, problem, &where, &launched);
         memory_unlock(scope->device);
     }
     return status;

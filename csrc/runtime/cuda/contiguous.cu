@@ -1,0 +1,90 @@
+#include "contiguous.h"
+
+#include "../../base/scratch.h"
+#include "strided_copy.h"
+
+namespace {
+
+size_t bytes_of(const Matrix &matrix)
+{
+    return static_cast<size_t>(matrix.rows * matrix.cols) * sizeof(float);
+}
+
+Status copy(const Matrix &to, const Matrix &from, const Launch *where)
+{
+    const Strided target = strided_of_matrix(&to), source = strided_of_matrix(&from);
+    const cudaError_t error = launch_strided_copy(&target, &source, where->stream);
+    return error == cudaSuccess ? status_ok() : launch_failed(where, error);
+}
+
+/* A matrix as a kernel reads or writes it: the caller's, or a contiguous copy. */
+class Contiguous {
+  public:
+    Contiguous(const Matrix &given, const Launch *where) : given_(given), where_(where) {}
+    Contiguous(const Contiguous &) = delete;
+    Contiguous &operator=(const Contiguous &) = delete;
+    ~Contiguous()
+    {
+        if (memory_) {
+            scratch_give(memory_, where_);
+        }
+    }
+
+    /* `matrix` is to be used instead. With `filled`, it has the values of the given one. */
+    Status prepare(bool filled, Matrix *matrix)
+    {
+        *matrix = given_;
+        if (matrix_is_contiguous(&given_) || bytes_of(given_) == 0) {
+            return status_ok();
+        }
+        const Status status = scratch_take(bytes_of(given_), where_, &memory_);
+        copy_ = {static_cast<float *>(memory_), given_.rows, given_.cols, given_.cols, 1};
+        *matrix = copy_;
+        return status.code == STATUS_OK && filled ? copy(copy_, given_, where_) : status;
+    }
+
+    Status write_back() const
+    {
+        return memory_ ? copy(given_, copy_, where_) : status_ok();
+    }
+
+  private:
+    Matrix given_, copy_ = {};
+    const Launch *where_;
+    void *memory_ = nullptr;
+};
+
+Status launch_one(const Variant *variant, const Sgemm &problem, const Launch *where)
+{
+    Contiguous A(problem.A, where), B(problem.B, where), C(problem.C, where);
+    Sgemm packed = problem;
+    Status status = A.prepare(true, &packed.A);
+    if (status.code == STATUS_OK) {
+        status = B.prepare(true, &packed.B);
+    }
+    if (status.code == STATUS_OK) {
+        status = C.prepare(problem.beta != 0.0f, &packed.C);
+    }
+    if (status.code == STATUS_OK) {
+        status = variant->launch[DEVICE_CUDA](&packed, where);
+    }
+    return status.code == STATUS_OK ? C.write_back() : status;
+}
+
+} // namespace
+
+Status launch_contiguous(const Variant *variant, const Sgemm *problem, const Launch *where,
+                         int64_t *launched)
+{
+    if (!variant->spec.contiguous) {
+        return variant_launch(variant, DEVICE_CUDA, problem, where, launched);
+    }
+    for (; *launched < problem->count; ++*launched) {
+        const Sgemm one = part_of_batch(problem, *launched, 1);
+        const Status status = launch_one(variant, one, where);
+        if (status.code != STATUS_OK) {
+            return status;
+        }
+    }
+    return status_ok();
+}
