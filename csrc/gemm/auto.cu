@@ -23,18 +23,18 @@ static Status launch_in_parts(const Sgemm *batch, const LaunchPart &launch_part)
 
 #if defined(__CUDACC__) && defined(SGEMM_HIP)
 // AMD GPUs lack asynchronous copies to shared memory.
-extern "C" Launcher launch_warptile_cuda;
+extern "C" Launcher launch_portable_cuda;
 
 LAUNCHER(simt)
 {
     return launch_in_parts(problem,
-                           [&](const Sgemm *part) { return launch_warptile_cuda(part, where); });
+                           [&](const Sgemm *part) { return launch_portable_cuda(part, where); });
 }
 
 LAUNCHER(auto)
 {
     return launch_in_parts(problem,
-                           [&](const Sgemm *part) { return launch_warptile_cuda(part, where); });
+                           [&](const Sgemm *part) { return launch_portable_cuda(part, where); });
 }
 #else
 #ifdef __CUDACC__
@@ -51,7 +51,7 @@ LAUNCHER(auto)
 
 /* The rungs that auto and simt launch. */
 #ifdef __CUDACC__
-extern "C" Launcher launch_warptile_cuda;
+extern "C" Launcher launch_portable_cuda;
 extern "C" Launcher launch_tma_cuda;
 extern "C" Launcher launch_mma_cuda;
 extern "C" Launcher launch_waves_cuda;
@@ -59,8 +59,8 @@ extern "C" Launcher launch_fused_cuda;
 #define RUNG_LAUNCHER(name) launch_##name##_cuda
 #define ON_DEVICE(name) name##_cuda
 #else
-extern "C" const Variant variant_coalesced;
-extern "C" const Variant variant_tile2d;
+extern "C" const Variant variant_portable;
+extern "C" const Variant variant_per_element;
 extern "C" const Variant variant_tma;
 extern "C" const Variant variant_mma;
 extern "C" const Variant variant_waves;
@@ -371,7 +371,7 @@ static Status multiply_one(const Sgemm *problem, const Launch *where, const Plan
 }
 
 #ifndef __CUDACC__
-/* Whether each result is so small that it leaves more than three quarters of a tile of tile2d
+/* Whether each result is so small that it leaves more than three quarters of a tile of 128 x 128
  * empty. With a longer K, the CPU device is faster with tiles nevertheless. */
 static bool leaves_tile_empty(const Sgemm *problem)
 {
@@ -391,10 +391,10 @@ static Status multiply(const Sgemm *problem, const Launch *where, bool tensor_co
     }
     if (device.multiprocessors == 0) {
 #ifdef __CUDACC__
-        Launcher *const launcher = RUNG_LAUNCHER(warptile);
+        Launcher *const launcher = RUNG_LAUNCHER(portable);
 #else
         Launcher *const launcher =
-            leaves_tile_empty(problem) ? RUNG_LAUNCHER(coalesced) : RUNG_LAUNCHER(tile2d);
+            leaves_tile_empty(problem) ? RUNG_LAUNCHER(per_element) : RUNG_LAUNCHER(portable);
 #endif
         return launch_in_parts(problem, [&](const Sgemm *part) { return launcher(part, where); });
     }

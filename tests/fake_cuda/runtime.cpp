@@ -1883,10 +1883,10 @@ MANY_LAUNCHER(auto)
 
 #ifndef SGEMM_HIP
 /* Loaded code is a text that contains the kernel's symbol. Every such kernel multiplies like the
- * rung `coalesced`. One with "plain" in its name has the parameters (int M, int N, int K, float
+ * variant `simt`. One with "plain" in its name has the parameters (int M, int N, int K, float
  * alpha, const float *A, const float *B, float beta, float *C), and is launched with a block of 8 x
  * 4 threads for each 8 x 4 elements of C, x along its rows. */
-extern const Variant variant_coalesced;
+extern const Variant variant_simt;
 
 static std::atomic<long> loaded_libraries;
 
@@ -1949,7 +1949,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *ke
     }
     const Launch where = {current_device, config->stream, nullptr, {}, false};
     const Status status =
-        launch(variant_coalesced.launch[DEVICE_CPU],
+        launch(variant_simt.launch[DEVICE_CPU],
                is_plain ? &plain : static_cast<const Sgemm *>(arguments[0]), &where);
     switch (status.code) {
     case STATUS_OK:

@@ -24,9 +24,15 @@ ifeq ($(origin CXX),default)
 CXX := c++
 endif
 
+# The generated launchers of the ladder's rungs, which contain the rungs.
+RUNGS := $(patsubst csrc/%,build/%,$(wildcard csrc/ladder/*.cu))
+$(RUNGS) &: $(wildcard csrc/ladder/*) build_backend/rungs.py sgemm_kernels/custom/plain_text.py
+	$(PYTHON) -m build_backend.rungs
+	touch $(RUNGS)
+
 CHECK_SOURCES := $(wildcard csrc/base/*.c csrc/runtime/*.c csrc/frontends/c/*.c \
-	csrc/gemm/plan/*.c csrc/runtime/cpu/*.cpp csrc/emulator/*.cpp csrc/ladder/*.cu csrc/gemm/*.cu \
-	csrc/gemm/*/*.cu) tests/native/driver.cpp tests/native/planted.cu \
+	csrc/gemm/plan/*.c csrc/runtime/cpu/*.cpp csrc/emulator/*.cpp csrc/emulator/plain/*.cpp csrc/gemm/*.cu \
+	csrc/gemm/*/*.cu) $(RUNGS) tests/native/driver.cpp tests/native/planted.cu \
 	tests/native/tilings.cu tests/native/shallow.cu
 
 .PHONY: checkers checkers-asan checkers-tsan checkers-poison asan tsan poison poison-orders poison-bugs gpu-driver gpu-sanitize gpu-sanitize-clusters
@@ -88,6 +94,9 @@ $(SINGLE_FILE:%=build/check/$(1)/%): build/check/$(1)/%: $$($(1)_alone:%=build/c
 build/check/$(1)/%.cu.o: %.cu tests/native/checks.mk | build/check/$(1)/compiler
 	@mkdir -p $$(@D)
 	$$(CXX) -x c++ -std=c++20 -Icsrc/gemm/tensor_cores $$($(1)_flags) $$($(1)_kernels) -c $$< -o $$@
+
+build/check/$(1)/build/ladder/%.cu.o: $(1)_kernels += -fno-strict-aliasing -Wno-unused \
+	-Wno-sign-compare -Wno-unknown-pragmas -Wno-attributes
 
 build/check/$(1)/%.cpp.o: %.cpp tests/native/checks.mk | build/check/$(1)/compiler
 	@mkdir -p $$(@D)

@@ -823,7 +823,7 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
 #if defined(__CUDACC__)
 extern "C" Launcher launch_splitk_cuda;
 #elif !defined(SGEMM_COUNTED)
-extern "C" const Variant variant_coalesced, variant_splitk;
+extern "C" const Variant variant_per_element, variant_splitk;
 #else
 /* The product for K = 0, which splitk computes in other builds. */
 static inline Status scale_C(const Sgemm *problem)
@@ -852,7 +852,7 @@ static inline Status launch_unless_short(Launcher *in_fp16, const Sgemm *problem
 #else
     // A CPU computes a small product faster without whole tiles; the bits are the same.
     const bool is_small = problem->C.rows * problem->C.cols <= 128 * 128 / 8;
-    const Variant &rung = is_small ? variant_coalesced : variant_splitk;
+    const Variant &rung = is_small ? variant_per_element : variant_splitk;
     Launcher *const in_fp32 = rung.launch[DEVICE_CPU];
 #endif
     return (problem->A.cols < shortest ? in_fp32 : in_fp16)(problem, where);
