@@ -88,11 +88,11 @@ _STABLE_INTERFACES = [
 _NAMES_LAUNCHES = "-DSGEMM_NAMES_LAUNCHES=1"
 # Fuse a multiplication and an addition only where a kernel asks for it.
 _AS_WRITTEN = ["-ffp-contract=off"]
-# nvcc fuses a product and a sum of a rung of the book, and so does a processor with FMA. GCC leaves a
-# chain of sums unfused where that is faster on the processor that it tunes for.
+# nvcc fuses a product and a sum of a rung of the ladder, and so does a processor with FMA. GCC
+# leaves a chain of sums unfused where that is faster on the processor that it tunes for.
 _FUSED = ["-ffp-contract=fast"]
 _FUSED_CHAINS = "--param=avoid-fma-max-bits=0"
-# The book's rungs are plain CUDA: unrolled by pragmas, with casts between types of memory.
+# The rungs are plain CUDA: unrolled by pragmas, with casts between types of memory.
 _PLAIN = ["-fno-strict-aliasing", "-fno-threadsafe-statics", "-Wno-unused", "-Wno-sign-compare"]
 _PLAIN += ["-Wno-unknown-pragmas", "-Wno-attributes"]
 # Each kernel is compiled for the CPU once per entry, depending on the host's architecture. The

@@ -62,8 +62,8 @@ def launcher(name: str, rung: Mapping[str, Any], text: str) -> str:
             raise ValueError(f"{rung['file']} has no constants {set(rung['smaller']) - known}")
         parts.append(_configuration(f"rung_{name}_smaller", name, rung, smaller))
         launch = (
-            f"has_shared_memory(where, rung_{name}::spec)\n"
-            f"               ? {launch}\n               : rung_{name}_smaller::launch(problem, where)"
+            f"has_shared_memory(where, rung_{name}::spec) ? {launch}\n"
+            f"        : rung_{name}_smaller::launch(problem, where)"
         )
     parts.append(f"LAUNCHER({name})\n{{\n    return {launch};\n}}\n")
     major, minor = rung["min_compute_capability"]

@@ -40,14 +40,19 @@ MAY_INCLUDE = {
     "gemm/tensor_cores": {"gemm/plan/fused_plan.h", "kernel"},
     "gemm/simt": {"gemm/plan", "kernel"},
     "gemm/plan": {"base", "kernel/tma_rows.h"},
-    "ladder": {"kernel"},
-    "kernel": {"base", "emulator/access_trace/traced.h", "emulator/grid.h"},
+    "ladder": set(),
+    "kernel": {
+        "base",
+        "emulator/access_trace/traced.h",
+        "emulator/grid.h",
+        "emulator/plain",
+    },
     "custom": {
         "base",
         "emulator",
         "emulator/access_trace/access_trace.h",
         "emulator/sanitizer/sanitizer.h",
-        "kernel/launch.h",
+        "kernel/plain_run.h",
     },
     "emulator/access_trace": {"base", "emulator"},
     "emulator/plain": {"base", "emulator"},
@@ -59,7 +64,7 @@ MAY_INCLUDE = {
 # What each room may call besides. Headers of base and runtime declare functions of base/cuda and
 # runtime/cuda; kernel/launch.h calls base and emulator; the runtime has the tables of devices and
 # of kernels; the compiler adds calls of the access trace; module.c loads NumPy's table.
-OF_KERNELS = {"base", "base/cuda", "emulator", "emulator/access_trace"}
+OF_KERNELS = {"base", "base/cuda", "emulator", "emulator/access_trace", "emulator/plain"}
 MAY_CALL = {
     "frontends/c": {"runtime/cuda"},
     "frontends/python": {"module.c"},
@@ -184,7 +189,10 @@ def objects_of(root):
     """The compiled objects of csrc/ that are newer than their sources, by source."""
     found = {}
     for path in sorted((root / "build/objects").rglob("*.o")):
-        _, inside, source = path.as_posix().rpartition("/csrc/")
+        # The launchers of rungs are generated in build/ladder.
+        _, inside, source = re.sub("/build/ladder/", "/csrc/ladder/", path.as_posix()).rpartition(
+            "/csrc/"
+        )
         file = root / "csrc" / source.removesuffix(".o")
         if inside and file.is_file() and file.stat().st_mtime <= path.stat().st_mtime:
             found.setdefault(source.removesuffix(".o"), []).append(path)

@@ -51,8 +51,8 @@ typedef struct KernelSpec {
     int static_bytes DEFAULT(0);         /* static shared memory of a block */
     int dynamic_bytes DEFAULT(0);        /* dynamic shared memory of a block */
     int cluster DEFAULT(1);              /* blocks per cluster */
-    bool overlaps DEFAULT(false); /* programmatic launch: waits for the previous kernel itself */
-    bool contiguous DEFAULT(false); /* takes contiguous row-major matrices; the runtime copies others */
+    bool overlaps DEFAULT(false);   /* programmatic launch: waits for the previous kernel itself */
+    bool contiguous DEFAULT(false); /* takes row-major matrices without gaps, and no others */
 } KernelSpec;
 
 typedef struct Variant {

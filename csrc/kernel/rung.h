@@ -1,4 +1,4 @@
-/* The launch of a rung of the ladder's book. The build generates one file for each rung from
+/* The launch of a rung of the ladder. The build generates one file for each rung from
  * csrc/ladder/launches.toml, which includes this header, the rung and its launcher. */
 #ifndef SGEMM_KERNELS_RUNG_H
 #define SGEMM_KERNELS_RUNG_H
@@ -10,7 +10,7 @@
 #include "../emulator/plain/plain_groups.h"
 #endif
 
-/* What every rung of the book computes: C = alpha * A @ B + beta * C, with contiguous row-major
+/* What every rung computes: C = alpha * A @ B + beta * C, with contiguous row-major
  * matrices. */
 typedef void RungKernel(int M, int N, int K, float alpha, const float *A, const float *B,
                         float beta, float *C);
@@ -33,22 +33,21 @@ static inline Status launch_rung(RungKernel *kernel, const KernelSpec &spec, int
     const Sgemm &p = *problem;
     const int64_t M = p.C.rows, N = rung_cols(problem), K = p.A.cols;
     if (M > INT32_MAX || N > INT32_MAX || K > INT32_MAX || blocks > INT32_MAX) {
-        return status_error(
-            STATUS_INVALID,
-            "%s has 32-bit sizes, and M, N, K are %lld, %lld, %lld in %lld blocks: "
-            "at most 2147483647 each; 'simt' and 'auto' have 64-bit sizes",
-            spec.symbol, static_cast<long long>(M), static_cast<long long>(N),
-            static_cast<long long>(K), static_cast<long long>(blocks));
+        return status_error(STATUS_INVALID,
+                            "%s has 32-bit sizes, and M, N, K are %lld, %lld, %lld in %lld blocks: "
+                            "at most 2147483647 each; 'simt' and 'auto' have 64-bit sizes",
+                            spec.symbol, static_cast<long long>(M), static_cast<long long>(N),
+                            static_cast<long long>(K), static_cast<long long>(blocks));
     }
 #ifdef SGEMM_NAMES_LAUNCHES
     launched_add(spec.symbol);
 #endif
-    const PlainValue values[] = {plain_integer(M),       plain_integer(N),
-                                 plain_integer(K),       plain_real(p.alpha),
+    const PlainValue values[] = {plain_integer(M),        plain_integer(N),
+                                 plain_integer(K),        plain_real(p.alpha),
                                  plain_pointer(p.A.data), plain_pointer(p.B.data),
-                                 plain_real(p.beta),     plain_pointer(p.C.data)};
-    const PlainShape shape = {{blocks, 1, 1}, {spec.threads[0], spec.threads[1], 1},
-                              spec.dynamic_bytes};
+                                 plain_real(p.beta),      plain_pointer(p.C.data)};
+    const PlainShape shape = {
+        {blocks, 1, 1}, {spec.threads[0], spec.threads[1], 1}, spec.dynamic_bytes};
     return plain_run(kernel, values, shape, where);
 }
 

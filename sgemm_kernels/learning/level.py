@@ -190,7 +190,9 @@ def read_level(folder: Traversable, number: int) -> Level:
 def _solution(folder: Traversable, rung: str) -> str:
     """The text of solution.cu, or of the level's rung where that is the model solution."""
     own = folder.joinpath("solution.cu")
-    return own.read_text(encoding="utf-8") if own.is_file() else kernel_file(launches()[rung]["file"])
+    return (
+        own.read_text(encoding="utf-8") if own.is_file() else kernel_file(launches()[rung]["file"])
+    )
 
 
 def _refuse_unknown(entries: Mapping[str, Any], known: set[str]) -> None:

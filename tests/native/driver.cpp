@@ -521,32 +521,31 @@ Layout aligned_layout(bool column_major, int64_t rows, int64_t cols)
 }
 
 /* Checks a shape with A and B row-major and column-major, or in one of the four pairs if layouts
- * do not matter, or once if all matrices are contiguous. All other choices are random, but the same in each run. */
+ * do not matter, or once if all matrices are contiguous. All other choices are random, but the same
+ * in each run. */
 void check_shape(Record *record, int64_t M, int64_t N, int64_t K, int orders, Small small = {})
 {
     const unsigned one_pair = randomness() % 4;
     for (unsigned pair = 0; pair < 4; ++pair) {
-        const bool once =
-            record->is_plan || record->variant->spec.contiguous || small.rows > 0;
+        const bool once = record->is_plan || record->variant->spec.contiguous || small.rows > 0;
         if (once && pair != one_pair) {
             continue;
         }
         const bool integers = one_of({false, true}) && small.rows == 0;
         const bool aligned = uses_tma(record->variant) && one_of({false, true, true, true});
-        const Case c = {M,
-                        N,
-                        K,
-                        aligned ? aligned_layout(pair / 2, M, K)
-                                : any_layout(record->variant, pair / 2),
-                        aligned ? aligned_layout(pair % 2, K, N)
-                                : any_layout(record->variant, pair % 2),
-                        any_layout(record->variant, false),
-                        integers ? one_of({1.0f, -2.0f}) : one_of({1.0f, 0.7f, 0.0f}),
-                        integers ? one_of({0.0f, 3.0f}) : one_of({0.0f, 1.0f, -1.3f}),
-                        integers,
-                        small,
-                        K > 0 && small.rows == 0 && one_of({false, false, true}),
-                        record->batch};
+        const Case c = {
+            M,
+            N,
+            K,
+            aligned ? aligned_layout(pair / 2, M, K) : any_layout(record->variant, pair / 2),
+            aligned ? aligned_layout(pair % 2, K, N) : any_layout(record->variant, pair % 2),
+            any_layout(record->variant, false),
+            integers ? one_of({1.0f, -2.0f}) : one_of({1.0f, 0.7f, 0.0f}),
+            integers ? one_of({0.0f, 3.0f}) : one_of({0.0f, 1.0f, -1.3f}),
+            integers,
+            small,
+            K > 0 && small.rows == 0 && one_of({false, false, true}),
+            record->batch};
         if (record->complaints < most_complaints) {
             check_case(record, c, orders);
         }

@@ -59,8 +59,8 @@ Status take(const char *what, const Strided *array, bool copied, const Product *
         return status_ok();
     }
     const int64_t count = array->batch_bytes == 0 ? 1 : product->count;
-    const Status status = operand->allocate(
-        what, array, !contiguous && is_column_major(array), contiguous, count);
+    const Status status =
+        operand->allocate(what, array, !contiguous && is_column_major(array), contiguous, count);
     if (status.code != STATUS_OK) {
         return status;
     }

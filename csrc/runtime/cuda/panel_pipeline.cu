@@ -532,8 +532,8 @@ void release_panels(Call *call, Operand *operand)
     operand->prepared = nullptr;
 }
 
-/* True unless launches will copy panels for a kernel that takes contiguous matrices, and there is no
- * memory for the copies. */
+/* True unless launches will copy panels, for a kernel that takes contiguous matrices, and there is
+ * no memory for the copies. */
 bool leaves_room(Call *call)
 {
     const int64_t N = call->C.array.cols, K = call->A.array.cols;
@@ -542,9 +542,9 @@ bool leaves_room(Call *call)
         return true;
     }
     void *memory;
-    call->status = allocator_alloc(
-        call->device, call->A.slot_bytes + call->B.slot_bytes + call->C.slot_bytes, nullptr,
-        &memory);
+    call->status =
+        allocator_alloc(call->device, call->A.slot_bytes + call->B.slot_bytes + call->C.slot_bytes,
+                        nullptr, &memory);
     allocator_free(call->device, memory);
     return call->status.code == STATUS_OK;
 }
