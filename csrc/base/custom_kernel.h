@@ -54,7 +54,7 @@ typedef const CustomKernel *CustomKernelGetter(void);
 
 #if defined(SGEMM_CUSTOM) && !defined(__CUDACC__)
 /* In the library: not NULL during a launch on a GPU. */
-extern __thread const CustomGpu *custom_gpu;
+inline __thread const CustomGpu *custom_gpu;
 #endif
 
 #endif

@@ -9,8 +9,6 @@
 #include "../emulator/grid.h"
 #include "../emulator/sanitizer/sanitizer.h"
 
-__thread const CustomGpu *custom_gpu;
-
 namespace {
 
 /* The section of shared arrays exists even if the kernel has none. */

@@ -8,7 +8,7 @@
 #include "../emulator/sanitizer/sanitizer.h"
 
 /* Only in programs of plain kernels: plain.cpp. */
-extern "C" __attribute__((weak)) bool plain_last_block;
+extern "C" __attribute__((weak)) bool plain_pads;
 
 namespace {
 
@@ -83,9 +83,9 @@ Outcome run_last_block(const int64_t (&sizes)[3], const int (&turned)[3],
     }
     sanitizer_operands({A.watched(true), B.watched(true), C.watched(false)},
                        static_cast<double>(M) * static_cast<double>(N) * static_cast<double>(K));
-    plain_last_block = true;
+    sanitizer_last_block = true;
     const Status status = launch({A.matrix, B.matrix, C.matrix, 1.0f, 0.0f});
-    plain_last_block = false;
+    sanitizer_last_block = false;
     outcome.ran = status.code == STATUS_OK;
     outcome.got = C.at(M - 1, N - 1);
     outcome.touch = sanitizer_large_touch();
@@ -101,7 +101,7 @@ bool run_large(const char *text, Status (*launch)(const Sgemm &problem))
     if (sscanf(text, "large,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%d,%d,%d", &s[0], &s[1],
                &s[2], &s[3], &s[4], &s[5], &s[6], &s[7], &s[8], &turned[0], &turned[1],
                &turned[2]) != 12 ||
-        !&plain_last_block) {
+        !&plain_pads) {
         return false;
     }
     Outcome outcomes[3];

@@ -85,8 +85,6 @@ extern "C" Status counters_take(size_t count, const Launch *where, unsigned **co
 
 #else
 
-__thread const CustomGpu *custom_gpu;
-
 static Status launch_on_gpu(const Sgemm *problem, const Launch *where)
 {
     custom_gpu = gpu;

@@ -23,10 +23,9 @@ void name_operand(const char *name, const Matrix &X, size_t bytes);
 
 bool plain_pads = true;
 #ifdef SGEMM_SANITIZED
-extern "C" bool plain_last_block;
-bool plain_last_block = false;
+extern bool sanitizer_last_block;
 #else
-constexpr bool plain_last_block = false;
+constexpr bool sanitizer_last_block = false;
 #endif
 
 namespace {
@@ -274,7 +273,7 @@ extern "C" Status plain_launch(const PlainFacts *facts, PlainStart *start, const
     if (status.code == STATUS_OK && reads_C) {
         status = fill(C, where);
     } else if (status.code == STATUS_OK && (facts->accumulates || facts->reads_C) &&
-               !plain_last_block) { /* then C is zero */
+               !sanitizer_last_block) { /* then C is zero */
         status = set_to_zero(C.used, where);
     }
     if (status.code == STATUS_OK) {

@@ -83,8 +83,8 @@ template <class Type> static inline Type plain_argument(const PlainValue &value)
 #ifndef __CUDACC__
 
 #ifdef SGEMM_SANITIZED
-/* Only the last block runs: see large.cpp. */
-extern "C" bool plain_last_block;
+/* Only the last block of the next grids runs. */
+extern bool sanitizer_last_block;
 
 /* Tells the sanitizer the dimensions of the next grid. */
 void sanitizer_grid(const int64_t *grid);
@@ -127,7 +127,7 @@ template <class... Types> static void plain_thread(const void *what)
     plain_block_index = {blockIdx.x % x, blockIdx.x / x % y, blockIdx.x / x / y};
 #endif
 #ifdef SGEMM_SANITIZED
-    if (plain_last_block) {
+    if (sanitizer_last_block) {
         plain_block_index = {x - 1, y - 1, static_cast<unsigned>(grid[2]) - 1};
     }
 #endif
@@ -150,7 +150,7 @@ static Status plain_run_on_cpu(void (*kernel)(Types...),
 #else
     int64_t blocks = shape.grid[0] * shape.grid[1] * shape.grid[2];
 #ifdef SGEMM_SANITIZED
-    blocks = plain_last_block ? 1 : blocks;
+    blocks = sanitizer_last_block ? 1 : blocks;
 #endif
     if (blocks > INT32_MAX) {
         return status_error(STATUS_INVALID,

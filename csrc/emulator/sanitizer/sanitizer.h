@@ -80,4 +80,7 @@ void sanitizer_print_wrong(int64_t row, int64_t col, double got, double right);
  * written, and the first element of C that was never written if the launch has ended. */
 void sanitizer_print_suspects(bool has_ended);
 
+/* While it is true, only the last block of a plain kernel's grid runs. */
+extern bool sanitizer_last_block;
+
 #endif

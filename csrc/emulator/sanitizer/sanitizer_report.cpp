@@ -10,7 +10,9 @@
 
 #include "sanitizer_parts.h"
 
-void sanitizer_grid(const int64_t *grid); /* called by plain.h */
+/* Used by ../../kernel/plain_run.h. */
+void sanitizer_grid(const int64_t *grid);
+bool sanitizer_last_block = false;
 
 namespace {
 
