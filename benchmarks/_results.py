@@ -14,7 +14,13 @@ from typing import Any
 from sgemm_kernels import devices
 from sgemm_kernels._style import Picture
 from sgemm_kernels.measuring.results import Results
-from sgemm_kernels.measuring.results_file import file_is_older, origin, read_json, write_json
+from sgemm_kernels.measuring.results_file import (
+    experiment_with,
+    file_is_older,
+    origin,
+    read_json,
+    write_json,
+)
 from sgemm_kernels.measuring.sources import OLDER, sources_hash
 
 SCHEMA = 1
@@ -107,7 +113,8 @@ def write(
 def write_results(path: Path, results: Results) -> None:
     """Writes results of `measure`, with the hash of their sources."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    run = dataclasses.replace(results.run, sources_hash=sources_hash(root=CLONE))
+    experiment = experiment_with(row.variant for row in results.rows)
+    run = dataclasses.replace(results.run, sources_hash=sources_hash(experiment, CLONE))
     dataclasses.replace(results, run=run).to_json(path)
 
 

@@ -32,6 +32,8 @@ def clone(tmp_path):
         "ladder/05_tile2d.cu": '#include "tile.h" // the tiles\nint tile = 1;\n',
         "ladder/tile.h": '#include "../emulator/grid.h"\nint edge = 8;\n',
         "ladder/06_vec4.cu": 'char url[] = "http://here";\n',
+        "ladder/launches.toml": 'block = "THREADS"\n',
+        "kernel/rung.h": "int rung;\n",
         "emulator/grid.h": "int fibers;\n",
         "gemm/auto.cu": "int choose;\n",
         "gemm/simt/splitk.cu": "int slices;\n",
@@ -56,14 +58,16 @@ def clone(tmp_path):
 
 
 AGED = {
-    "ladder/05_tile2d.cu": {"ladder", "traffic", "tuning-tile2d", "calls", "programs", "host_cost"},
-    "ladder/tile.h": {"ladder", "traffic", "tuning-tile2d", "calls", "programs", "host_cost"},
-    "ladder/06_vec4.cu": {"ladder", "traffic", "calls", "programs", "host_cost"},
-    "gemm/simt/splitk.cu": {"ladder", "traffic", "calls", "programs", "host_cost"},
-    "gemm/tensor_cores/mma.cu": {"ladder", "traffic", "calls", "programs", "host_cost"},
-    "gemm/small/grouped.cu": {"ladder", "calls", "programs", "host_cost"},
-    "gemm/auto.cu": {"ladder", "calls", "programs", "host_cost"},
-    "gemm/plan/plan.c": {"ladder", "calls", "programs", "host_cost"},
+    "ladder/05_tile2d.cu": {"ladder", "traffic", "tuning-tile2d"},
+    "ladder/tile.h": {"ladder", "traffic", "tuning-tile2d"},
+    "ladder/06_vec4.cu": {"ladder", "traffic"},
+    "ladder/launches.toml": {"ladder", "traffic"},
+    "kernel/rung.h": {"ladder", "traffic"},
+    "gemm/simt/splitk.cu": {"", "ladder", "traffic", "calls", "programs", "host_cost"},
+    "gemm/tensor_cores/mma.cu": {"", "ladder", "traffic", "calls", "programs", "host_cost"},
+    "gemm/small/grouped.cu": {"", "ladder", "calls", "programs", "host_cost"},
+    "gemm/auto.cu": {"", "ladder", "calls", "programs", "host_cost"},
+    "gemm/plan/plan.c": {"", "ladder", "calls", "programs", "host_cost"},
     "runtime/cuda/device.cu": {"calls", "programs", "host_cost"},
     "frontends/python/run.c": {"calls", "host_cost"},
     "frontends/torch/product.c": {"calls"},
@@ -75,7 +79,7 @@ AGED = {
 
 def hashes(clone):
     sources_hash.cache_clear()
-    return {name: sources_hash(name, clone) for name in AGED["ladder/tile.h"]}
+    return {name: sources_hash(name, clone) for name in set().union(*AGED.values())}
 
 
 @pytest.mark.parametrize("changed", AGED)
@@ -130,7 +134,7 @@ class TestMarks:
         """A file of older sources, and the same of this clone's."""
         results = Results.from_json(MADE_UP)
         paths = [tmp_path / "older.json", tmp_path / "current.json"]
-        for path, of in zip(paths, ("0123456789abcdef", sources_hash()), strict=True):
+        for path, of in zip(paths, ("0123456789abcdef", sources_hash("ladder")), strict=True):
             run = dataclasses.replace(results.run, sources_hash=of)
             dataclasses.replace(results, run=run).to_json(path)
         return paths
@@ -192,7 +196,7 @@ class TestEvidence:
         """The command with four parts, one GPU, and a folder of results of its own."""
         module = experiment("evidence")
         script = tmp_path / "script.py"
-        script.write_text(SCRIPT.replace("HASH", repr(sources_hash())))
+        script.write_text(SCRIPT.replace("HASH", repr(sources_hash("ladder"))))
         gpu = types.SimpleNamespace(kind="cuda", usable=True)
         results = tmp_path / "clone/benchmarks/results/gpu"
         for name, value in {

@@ -6,12 +6,13 @@ import hashlib
 import json
 import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin
 
+from .._launches import launches
 from .._output import write, write_text
 from .._table import one_line
 from .measurement import LIBRARIES, Accuracy, Measurement, Protocol, Readings, Run
@@ -125,7 +126,14 @@ def experiment_of(document: Mapping[str, Any]) -> str:
     """The experiment that wrote a document, as ``sources_hash`` takes it."""
     if "space" in document:  # Tuning.to_json
         return f"tuning-{document['kernel']}"
-    return str(document.get("experiment", ""))
+    if "experiment" in document:
+        return str(document["experiment"])
+    return experiment_with(row["variant"] for row in document.get("rows", ()))
+
+
+def experiment_with(names: Iterable[str]) -> str:
+    """The experiment of results of ``measure`` with these variants."""
+    return "" if launches().keys().isdisjoint(names) else "ladder"
 
 
 def fields_of(instance: Any) -> dict[str, Any]:

@@ -18,11 +18,12 @@ OLDER = "measured on older sources"
 
 _ROOT = (Path(__file__).parent.parent / "csrc").resolve().parent
 
-_RUNGS = ("csrc/ladder/*.cu", "csrc/gemm/simt/*.cu", "csrc/gemm/tensor_cores/*.cu")
-_KERNELS = (
-    *_RUNGS,
+_LADDER = ("csrc/ladder/*.cu", "csrc/ladder/launches.toml", "csrc/kernel/rung.h")
+_LIBRARY = ("csrc/gemm/simt/*.cu", "csrc/gemm/tensor_cores/*.cu")
+_CHOICE = (
     *("csrc/gemm/*.cu", "csrc/gemm/small/*.cu", "csrc/gemm/plan/*.c", "csrc/runtime/catalog.c"),
 )
+_KERNELS = (*_LIBRARY, *_CHOICE)
 _HOST = (
     *("csrc/base/*.c", "csrc/base/cuda/*.cu", "csrc/runtime/*.c", "csrc/runtime/cuda/*.cu"),
     "csrc/frontends/c/*.c",
@@ -32,7 +33,8 @@ _FROM_PYTHON = (*_CALLS, "csrc/frontends/python/*.c")
 _ABLATIONS = "benchmarks/ablations/"
 _SWEEPS = "benchmarks/sweeps/"
 _DEPENDS = {
-    "traffic": _RUNGS,
+    **dict.fromkeys(("ladder", "accuracy", "clocks"), (*_LADDER, *_KERNELS)),
+    "traffic": (*_LADDER, *_LIBRARY),
     "calls": (*_FROM_PYTHON, "csrc/frontends/torch/*.c"),
     "models": (*_CALLS, "csrc/frontends/torch/*.c"),
     "programs": (*_CALLS, "csrc/frontends/blas/*.c"),
@@ -43,11 +45,12 @@ _DEPENDS = {
     "tile_size": (f"{_SWEEPS}tile_size.cu",),
     "work_per_thread": (f"{_SWEEPS}work_per_thread.cu",),
 }
-"""The sources of an experiment, unless they are those of all kernels and of the choice among
-them."""
+"""The sources of an experiment, unless they are those of the library's kernels and of the choice
+among them. Results of `measure` with a rung of the ladder are of the experiment "ladder"."""
 
 _OF_THE_CPU_DEVICE = {
-    *("csrc/emulator", "csrc/emulator/access_trace", "csrc/base/threads.h"),
+    *("csrc/emulator", "csrc/emulator/access_trace", "csrc/emulator/plain"),
+    "csrc/base/threads.h",
 }
 _OF_OTHER_BUILDS = re.compile(
     r"^#ifdef SGEMM_(?:COUNTED|CUSTOM|DEFERRED_ASYNC|FUSED_TOO|NAMES_LAUNCHES|SANITIZED)\n"
@@ -86,8 +89,12 @@ def sources_hash(experiment: str = "", root: Path = _ROOT) -> str | None:
 
 
 def is_older(recorded: str | None, experiment: str = "") -> bool:
-    """True if a result's hash differs from this tree's. False if one of them is unknown."""
-    return recorded is not None and sources_hash(experiment) not in (recorded, None)
+    """True if a result's hash differs from this tree's. False if one of them is unknown.
+
+    Without an experiment, the result may have been measured with the ladder's rungs or without.
+    """
+    current = [sources_hash(each) for each in ([experiment] if experiment else ["", "ladder"])]
+    return recorded is not None and None not in current and recorded not in current
 
 
 def _with_headers(sources: list[Path], root: Path) -> Iterator[tuple[str, str]]:
