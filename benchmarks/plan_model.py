@@ -38,7 +38,7 @@ SOURCES = [
 ]
 HEADERS = [ROOT / "csrc/gemm/plan" / name for name in ("plan.h", "tiles.h")]
 TILES = re.findall(r"^ +TILE\((\d+), (\d+), (\d+),", HEADERS[1].read_text(), re.MULTILINE)
-KERNELS = (*("x".join(tile) for tile in TILES), "gemv", "direct", "largest", "small_batch")
+KERNELS = (*("x".join(tile) for tile in TILES), "gemv", "dot", "streamk", "small_batch")
 """Names of a plan's kernels, in the order of plan.h."""
 
 Float64 = NDArray[np.float64]

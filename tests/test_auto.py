@@ -22,8 +22,8 @@ LARGE = (256, 256, 512)  # large for one multiprocessor
 
 
 FAMILIES = [
-    ("direct", 132, 1, (5, 3, 3), "CC CF FC FF"),
-    ("direct", 132, 70, (9, 9, 9), "CC CF FC FF"),
+    ("dot", 132, 1, (5, 3, 3), "CC CF FC FF"),
+    ("dot", 132, 70, (9, 9, 9), "CC CF FC FF"),
     ("gemv_by_rows", 132, 1, (2, 300, 999), "CC FC"),
     ("gemv_by_rows", 1, 1, (300, 1, 300), "FC FF"),
     ("gemv_by_rows", 1, 1, (300, 3, 300), "FC FF"),  # C is column-major: it computes the transpose

@@ -176,7 +176,7 @@ class TestEntryPoints:
 
     def test_a_refused_plan_is_reported(self, plan_times, kernels):
         one = np.ones((1, 1), np.float32)
-        refused = plan_times.Choice("direct", 1, False, True, 0)
+        refused = plan_times.Choice("dot", 1, False, True, 0)
         with pytest.raises(plan_times.DeviceError, match=f"{refused.name}: no transposes"):
             kernels.product(*map(exported, (one, one, one)), choice=refused)
         with pytest.raises(plan_times.DeviceError, match="memory pools"):
@@ -248,7 +248,7 @@ class TestEntryPoints:
         kept = plan_times.worth_timing(every)
         assert kept[0] == plan_times.choice_of(every[0])
         assert 3 < len(kept) == len(set(kept)) < len(every)
-        assert all(choice.splits > 1 or choice.kernel == "largest" for choice in kept)
+        assert all(choice.splits > 1 or choice.kernel == "streamk" for choice in kept)
 
 
 @pytest.fixture

@@ -86,17 +86,17 @@ def test_malformed_models_are_ignored(file, name):
 @pytest.mark.parametrize("number", [10**400, -(10**400)], ids=["plus", "minus"])
 def test_a_model_with_a_400_digit_constant_is_ignored(file, others, number):
     own = str(_plans.constants_for(MODEL))
-    _plans.keep(MODEL, others | {"across": number})
+    _plans.keep(MODEL, others | {"mn_major_copy": number})
     assert known_to_a_new_process() == own
 
 
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), 1e9, None, "1"])
 def test_invalid_constants_are_refused(file, others, value):
     own = str(_plans.constants_for(MODEL))
-    _plans.keep(MODEL, others | {"across": value})
+    _plans.keep(MODEL, others | {"mn_major_copy": value})
     assert known_to_a_new_process() == own
     with pytest.raises((ValueError, TypeError)):
-        _core._keep_plan_constants(MODEL, others | {"across": value})
+        _core._keep_plan_constants(MODEL, others | {"mn_major_copy": value})
 
 
 @pytest.mark.parametrize("folder", ["a" * 5000, "relative"])
@@ -137,7 +137,7 @@ def test_a_gpu_uses_the_constants_stored_for_its_model(file, tmp_path):
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
         )
         printed.append(done.stdout.strip())
-        dear = dict.fromkeys(("arriving", "joining", "direct_round", "gemv_launch"), 1e8)
+        dear = dict.fromkeys(("arriving", "cluster_reduce_cycles", "dot_round", "gemv_launch"), 1e8)
         dear |= {f"slots_{tile}": 1e8 for tile in SLICED}
         _plans.keep(gpu.model, _plans.constants_for(gpu.model) | dear)
     assert printed == ["False", "True"]

@@ -44,7 +44,7 @@ LAUNCHER(auto)
 #endif
 
 #include "simt/cluster_reduce.h"
-#include "small/direct.h"
+#include "small/dot.h"
 #include "small/gemv.h"
 #include "small/grouped.h"
 #include "small/small_batch.h"
@@ -93,11 +93,11 @@ Sgemm transposed_problem(const Sgemm &p)
 /* Launches a plan that the device supports. */
 Status launch(const Sgemm *problem, const Launch *where, const Plan *plan)
 {
-    if (plan->kernel == LARGEST) {
+    if (plan->kernel == STREAMK) {
         return RUNG_LAUNCHER(tma)(problem, where);
     }
-    if (plan->kernel == DIRECT) {
-        return launch_direct(problem, where);
+    if (plan->kernel == DOT) {
+        return launch_dot(problem, where);
     }
     if (plan->kernel == SMALL_BATCH) {
         PlanDevice device;
@@ -437,7 +437,7 @@ static Status launch_large(const Sgemm *problem, const Launch *where, const Plan
                            const TensorCores &cores, double cycles, bool *launched)
 {
     Plan largest = {};
-    largest.kernel = LARGEST;
+    largest.kernel = STREAMK;
     largest.splits = 1;
     const double of_largest = plan_supports(&largest, problem, &device)
                                   ? plan_estimate(&largest, problem, &device)

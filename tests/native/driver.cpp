@@ -788,7 +788,7 @@ bool plan_passes(std::string name, const int (&tile)[3], const std::vector<std::
 
 /* Checks all kernels that simt chooses from, for C and for the transposed problem: each tile
  * configuration without split-K, with a cluster reduction, and with few and many split-K slices
- * in memory; GEMV in blocks of several widths; LARGEST; and DIRECT. */
+ * in memory; GEMV in blocks of several widths; STREAMK; and DOT. */
 bool plans_pass(const std::vector<std::string> &sets)
 {
     int number = 0;
@@ -835,22 +835,22 @@ bool plans_pass(const std::vector<std::string> &sets)
                             sets, ++number);
         }
     }
-    plan = {LARGEST, 1, false, false, 0, 0.0};
-    all_passed &= plan_passes("largest", {128, 256, 32}, sets, ++number);
+    plan = {STREAMK, 1, false, false, 0, 0.0};
+    all_passed &= plan_passes("streamk", {128, 256, 32}, sets, ++number);
     /* With more results, fewer threads share each one; a single thread computes it if it can load
      * all of so short a K. */
-    plan = {DIRECT, 1, false, false, 0, 0.0};
+    plan = {DOT, 1, false, false, 0, 0.0};
     const auto round_of = [](int64_t results, int64_t K, bool batch) {
-        const DirectPlan found = direct_plan(results, K, batch, batch);
-        return DIRECT_IN_FLIGHT(found.by_lines) * found.sharers;
+        const DotPlan found = dot_plan(results, K, batch, batch);
+        return DOT_IN_FLIGHT(found.by_lines) * found.sharers;
     };
-    const int direct[][3] = {{4, 4, round_of(4 * 4, 1024, false)},
-                             {64, 64, round_of(64 * 64, 1024, false)},
-                             {64, 64, round_of(64 * 64, 1024, true)},
-                             {64, 64, DIRECT_IN_FLIGHT(false) / 2}};
-    for (const auto &tile : direct) {
+    const int dots[][3] = {{4, 4, round_of(4 * 4, 1024, false)},
+                           {64, 64, round_of(64 * 64, 1024, false)},
+                           {64, 64, round_of(64 * 64, 1024, true)},
+                           {64, 64, DOT_IN_FLIGHT(false) / 2}};
+    for (const auto &tile : dots) {
         const std::string name = std::to_string(tile[0]) + "x" + std::to_string(tile[2]);
-        all_passed &= plan_passes("direct:" + name, tile, sets, ++number);
+        all_passed &= plan_passes("dot:" + name, tile, sets, ++number);
     }
     return all_passed;
 }
@@ -968,7 +968,7 @@ bool largest_are_chosen()
     bool right = true;
     for (const int64_t size : {64, 512, 4096, 16384}) {
         const Sgemm problem = problem_of(size, size, size);
-        right &= (plan_choose(&problem, &device).kernel == LARGEST) == (size >= 4096);
+        right &= (plan_choose(&problem, &device).kernel == STREAMK) == (size >= 4096);
     }
     printf("%-11s products for the rung tma: %s\n", "simt", right ? "passed" : "FAILED");
     return right;

@@ -33,8 +33,8 @@ enum {
  * result if the distance of C's lines is no multiple of four floats, from two batches. */
 static const double fused_start = 24700, fused_work = 1080, fused_wide_chunk = 2288,
                     fused_narrow_chunk = 1773, fused_store = 0.55, fused_adding = 3150,
-                    fused_slice = 730, fused_copy = 6000, fused_across = 1.62,
-                    fused_collecting = 8.3, fused_memory = 1585, fused_copying = 1180,
+                    fused_slice = 730, fused_copy = 6000, fused_mn_major = 1.62,
+                    fused_splitk_reduce_rate = 8.3, fused_memory = 1585, fused_copying = 1180,
                     fused_unaligned = 2;
 
 static inline int64_t fused_ceil_div(int64_t count, int64_t by)
@@ -71,14 +71,14 @@ static inline double fused_product_cycles(const Sgemm *p, int width, int slices,
     const int64_t chunks = fused_ceil_div(p->A.cols, FUSED_CHUNK);
     const double results = (double)FUSED_ROWS * (double)width;
     const double of_chunk = width == FUSED_WIDE ? fused_wide_chunk : fused_narrow_chunk;
-    const double works = (double)fused_ceil_div(tiles * slices, multiprocessors);
+    const double work_items = (double)fused_ceil_div(tiles * slices, multiprocessors);
     const int64_t pitch = p->C.col_stride == 1 ? p->C.row_stride : p->C.col_stride;
     const double stored = fused_store * results * (pitch % 4 == 0 ? 1 : fused_unaligned);
     const double of_work =
         fused_work + of_chunk * (double)fused_ceil_div(chunks, slices) + (slices == 1 ? stored : 0);
     const double sums = 8 * (double)tiles * results;
-    const double of_slice = fused_slice + sums / (fused_collecting * multiprocessors);
-    return works * of_work + (slices == 1 ? 0 : fused_adding + slices * of_slice);
+    const double of_slice = fused_slice + sums / (fused_splitk_reduce_rate * multiprocessors);
+    return work_items * of_work + (slices == 1 ? 0 : fused_adding + slices * of_slice);
 }
 
 /* The plan with the lowest estimated time. If transposing helps, the caller has transposed. */
@@ -108,7 +108,7 @@ static inline FusedPlan plan_fused(const Sgemm *p, int multiprocessors)
     const double copied = 8 * matrices_of_a * M * K; /* bytes read and written */
     const double padded = (double)(fused_ceil_div(p->C.cols, FUSED_ROWS) * FUSED_ROWS) *
                           (double)(chunks * FUSED_CHUNK);
-    const double of_step = p->B.row_stride == 1 ? 0 : fused_across;
+    const double of_step = p->B.row_stride == 1 ? 0 : fused_mn_major;
     plan.cycles += fused_start + of_step * (double)(chunks * FUSED_CHUNK) +
                    12 * matrices_of_b * padded / fused_memory +
                    (plan.copies ? fused_copy + copied / fused_copying : 0);

@@ -47,10 +47,10 @@ static bool is_packed(const Matrix *X)
            (X->batch_stride == 0 || X->batch_stride == length * lines);
 }
 
-static PlanOperand operand_of(const Matrix *X, int64_t along, int64_t across)
+static PlanOperand operand_of(const Matrix *X, int64_t k_stride, int64_t mn_stride)
 {
-    const int64_t pitch = along == 1 ? across : along;
-    return (PlanOperand){along == 1, is_aligned(X), pitch > 0, (int8_t)(pitch & 3)};
+    const int64_t pitch = k_stride == 1 ? mn_stride : k_stride;
+    return (PlanOperand){k_stride == 1, is_aligned(X), pitch > 0, (int8_t)(pitch & 3)};
 }
 
 PlanShape plan_shape(const Sgemm *p)
@@ -90,7 +90,7 @@ static int64_t tiles_of(const Tile *t, const PlanShape *s)
 
 static double copy_slots(PlanOperand X, const PlanConstants *c)
 {
-    return X.k_major ? c->along : X.aligned && X.remainder == 0 ? 0 : c->across;
+    return X.k_major ? c->k_major_copy : X.aligned && X.remainder == 0 ? 0 : c->mn_major_copy;
 }
 
 /* Cycles to read A and B once, write C once, and move `wasted` floats more. */
@@ -114,7 +114,7 @@ static double split_cycles(int64_t splits, double results, const PlanShape *s, c
     const int64_t added = group == 1 ? splits : group + ceil_div(splits, group);
     const double all = (double)s->M * (double)s->N * (double)(splits + 1);
     return c->arriving * (group > 1 ? 2 : 1) + 4 * all / (c->from_memory * d->multiprocessors) +
-           4 * results * (double)added / c->collecting;
+           4 * results * (double)added / c->splitk_reduce_rate;
 }
 
 /* One block of a plan with tiles. */
@@ -183,18 +183,18 @@ static double estimate_tiles(const Plan *plan, const PlanShape *s, const PlanDev
     const double before = overlapped(full, (in_step ? (double)waves : sqrt((double)waves)) * alone);
     const double busy = before +
                         overlapped(of_warp * (double)ceil_div(last * warps_of(t), 4), alone) +
-                        4 * (double)(waves + 1) * results / c->draining;
+                        4 * (double)(waves + 1) * results / c->store_rate;
 
     const bool in_memory = plan->splits > 1 && !plan->cluster;
     return c->launch + overlapped(memory_cycles(s, wasted_by(t, s), d), busy) +
-           (plan->cluster ? c->joining
+           (plan->cluster ? c->cluster_reduce_cycles
             : in_memory   ? split_cycles(plan->splits, results, s, d)
                           : 0);
 }
 
 /* The rung tma: tiles of 128 x 256, and threads of 8 x 16 results like the first row of TILES. It
  * divides the last two waves of tiles evenly among all blocks if that is faster (stream-K). */
-static double estimate_largest(const PlanShape *s, const PlanDevice *d)
+static double estimate_streamk(const PlanShape *s, const PlanDevice *d)
 {
     enum { BM = 128, BN = 256, BK = 32, RESULTS = 128 };
     const PlanConstants *const c = d->constants;
@@ -202,9 +202,9 @@ static double estimate_largest(const PlanShape *s, const PlanDevice *d)
     const double tiles = (double)(ceil_div(s->M, BM) * ceil_div(s->N, BN));
     const bool tma = !s->B.k_major && s->B.aligned && s->B.has_pitch && s->B.remainder == 0;
     const double copies = (BM * copy_slots(s->A, c) + (tma ? 0 : BN * copy_slots(s->B, c))) / 256;
-    const double of_step = 2 * BK * (c->slots[0] + c->largest_copies * copies);
+    const double of_step = 2 * BK * (c->slots[0] + c->streamk_copies * copies);
     /* A multiprocessor has one block, so nothing hides how a tile begins and ends. */
-    const double of_tile = c->launch + 2 * RESULTS * c->store + 4.0 * BM * BN / c->draining;
+    const double of_tile = c->launch + 2 * RESULTS * c->store + 4.0 * BM * BN / c->store_rate;
 
     const double full = floor(tiles / places), whole = full > 1 ? full - 1 : 0;
     const double shared = tiles - whole * places, shares = fmin(floor(shared * steps / 4), places);
@@ -217,25 +217,24 @@ static double estimate_largest(const PlanShape *s, const PlanDevice *d)
     return c->launch + c->arriving +
            overlapped(memory_cycles(s, 0, d), whole * (steps * of_step + of_tile) + even * of_step +
                                                   (of_share + 1) * of_tile) +
-           4.0 * BM * BN * (blocks + 1) / c->collecting;
+           4.0 * BM * BN * (blocks + 1) / c->splitk_reduce_rate;
 }
 
-static double estimate_direct(const PlanShape *s, const PlanDevice *d)
+static double estimate_dot(const PlanShape *s, const PlanDevice *d)
 {
     const PlanConstants *const c = d->constants;
-    const DirectPlan direct =
-        direct_plan(s->M * s->N, s->K, s->count > 1, s->A.k_major && s->B.k_major);
-    const int sharers = direct.sharers;
-    const double rounds = (double)ceil_div(s->K, DIRECT_IN_FLIGHT(direct.by_lines) * sharers);
-    const int64_t blocks = ceil_div(s->M * s->N * sharers, DIRECT_THREADS) * s->count;
-    const double threads = (double)blocks * DIRECT_THREADS / d->multiprocessors;
+    const DotPlan dot = dot_plan(s->M * s->N, s->K, s->count > 1, s->A.k_major && s->B.k_major);
+    const int sharers = dot.sharers;
+    const double rounds = (double)ceil_div(s->K, DOT_IN_FLIGHT(dot.by_lines) * sharers);
+    const int64_t blocks = ceil_div(s->M * s->N * sharers, DOT_THREADS) * s->count;
+    const double threads = (double)blocks * DOT_THREADS / d->multiprocessors;
     /* If B is row-major, a block reads only 4 or 16 of its columns, in part twice. */
     const double K_by_N = (double)s->K * (double)s->N;
     const double wasted = s->B.k_major || sharers == 1 ? 0
                           : sharers == 32              ? 2 * K_by_N
                                                        : K_by_N / 2;
-    const double steps = threads * c->direct_step * (2 + (direct.by_lines ? 2 : 1) * rounds);
-    return c->launch + c->direct_round * rounds + overlapped(memory_cycles(s, wasted, d), steps);
+    const double steps = threads * c->dot_step * (2 + (dot.by_lines ? 2 : 1) * rounds);
+    return c->launch + c->dot_round * rounds + overlapped(memory_cycles(s, wasted, d), steps);
 }
 
 /* How GEMV computes a product. */
@@ -300,7 +299,7 @@ static double estimate_gemv(const Plan *plan, const PlanShape *s, const PlanDevi
     /* Half a sector is wasted in each row of a block's columns. */
     const double memory =
         memory_cycles(s, 0, d) * (g.by_rows && plan->width < s->N ? 1 + 4.0 / plan->width : 1);
-    const double added = 4.0 * g.rows * plan->width * plan->splits / c->collecting;
+    const double added = 4.0 * g.rows * plan->width * plan->splits / c->splitk_reduce_rate;
     return c->gemv_launch + overlapped(waits, memory) +
            (plan->splits > 1 ? c->arriving + added : 0);
 }
@@ -312,8 +311,8 @@ static double estimate(const Plan *plan, const PlanShape *shape, const PlanDevic
     }
     const PlanShape s = as_planned(*shape, plan->transposed);
     return plan->kernel == GEMV      ? estimate_gemv(plan, &s, device)
-           : plan->kernel == DIRECT  ? estimate_direct(&s, device)
-           : plan->kernel == LARGEST ? estimate_largest(&s, device)
+           : plan->kernel == DOT     ? estimate_dot(&s, device)
+           : plan->kernel == STREAMK ? estimate_streamk(&s, device)
                                      : estimate_tiles(plan, &s, device);
 }
 
@@ -331,15 +330,14 @@ static bool supports(const Plan *plan, const PlanShape *shape, const PlanDevice 
         return shape->count > 1 && small_batch_supports(shape, device);
     }
     const PlanShape s = as_planned(*shape, plan->transposed);
-    if (s.count > 1 && (plan->kernel == LARGEST || plan->splits > 1)) {
+    if (s.count > 1 && (plan->kernel == STREAMK || plan->splits > 1)) {
         return false; /* kernels of one product */
     }
-    if (plan->kernel == LARGEST) {
+    if (plan->kernel == STREAMK) {
         return !plan->transposed;
     }
-    if (plan->kernel == DIRECT) { /* its indices have 32 bits */
-        return s.K <= DIRECT_MOST && s.M <= DIRECT_MOST && s.N <= DIRECT_MOST &&
-               s.M * s.N <= DIRECT_MOST;
+    if (plan->kernel == DOT) { /* its indices have 32 bits */
+        return s.K <= DOT_MOST && s.M <= DOT_MOST && s.N <= DOT_MOST && s.M * s.N <= DOT_MOST;
     }
     if (plan->kernel == GEMV) {
         const Gemv g = gemv_of(&s, device);
@@ -427,12 +425,12 @@ static void add_tiles(List *list, int kernel, bool transposed)
 int plan_list(const PlanShape *shape, const PlanDevice *device, Plan plans[PLANS_MOST])
 {
     List list = {shape, device, plans, 0};
-    add(&list, (Plan){.kernel = DIRECT, .splits = 1});
+    add(&list, (Plan){.kernel = DOT, .splits = 1});
     add(&list, (Plan){.kernel = SMALL_BATCH, .splits = 1});
     add_gemv(&list, false);
     add_gemv(&list, true);
     if (shape->count > 1 || least(shape->M, shape->N) > 1) { /* a vector has no data reuse */
-        add(&list, (Plan){.kernel = LARGEST, .splits = 1});
+        add(&list, (Plan){.kernel = STREAMK, .splits = 1});
         for (int kernel = 0; kernel < TILE_COUNT; ++kernel) {
             for (int transposed = 0; transposed <= (shape->M > shape->N); ++transposed) {
                 /* Not if more than 7 of 8 rows of a tile are outside C. */
@@ -462,7 +460,7 @@ static GroupedPlan grouped_plan(int kernel, bool transposed, const PlanShape *sh
     const Block block = block_of(&plan, &s, d->constants);
     /* The other blocks of a multiprocessor hide latency. */
     const double of_block = fmax(block.of_warp * warps_of(t) / 4, block.alone / t->blocks) +
-                            4.0 * t->BM * t->BN / d->constants->draining;
+                            4.0 * t->BM * t->BN / d->constants->store_rate;
     GroupedPlan found = {.kernel = kernel, .transposed = transposed, .block = block.alone};
     found.share = overlapped(memory_cycles(&s, wasted_by(t, &s), d),
                              (double)tiles_of(t, &s) * of_block / d->multiprocessors);

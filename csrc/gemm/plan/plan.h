@@ -16,9 +16,9 @@ extern "C" {
 #endif
 
 /* The kernel of a plan: an index in TILES, or one of these. GEMV computes matrix-vector products
- * (gemv.h), DIRECT uses no tiles (direct.h), and LARGEST is the rung tma. */
+ * (gemv.h), DOT uses no tiles (dot.h), and STREAMK is the rung tma. */
 #define ONE(...) +1
-enum { TILE_COUNT = 0 TILES(ONE), GEMV = TILE_COUNT, DIRECT, LARGEST, SMALL_BATCH };
+enum { TILE_COUNT = 0 TILES(ONE), GEMV = TILE_COUNT, DOT, STREAMK, SMALL_BATCH };
 #undef ONE
 
 typedef struct {
@@ -33,9 +33,9 @@ typedef struct {
 /* Blocks and threads of the largest cluster. Every GPU with clusters supports 8 blocks. */
 enum { CLUSTER_MOST_BLOCKS = 8, CLUSTER_MOST_THREADS = 1024 };
 
-/* DIRECT: the threads of a block, the largest problem, and the steps of K in a thread's load. */
-enum { DIRECT_THREADS = 128, DIRECT_MOST = 1 << 24 };
-#define DIRECT_IN_FLIGHT(by_lines) ((by_lines) ? 8 : 4)
+/* DOT: the threads of a block, the largest problem, and the steps of K in a thread's load. */
+enum { DOT_THREADS = 128, DOT_MOST = 1 << 24 };
+#define DOT_IN_FLIGHT(by_lines) ((by_lines) ? 8 : 4)
 
 /* GEMV: the most rows of C; the rows of a block; log2 of its threads; and its most columns. If B is
  * read by rows, its most columns depend on the rows. */
@@ -55,25 +55,25 @@ enum { GEMV_MOST_ROWS = 64, GEMV_ROWS = 8, GEMV_THREAD_BITS = 9, GEMV_WIDEST_BY_
  * Other GPUs get constants from their data sheets, unless plan_times.py --keep has fitted the
  * constants there. docs/inside/engine.md explains the estimate. */
 #define PLAN_CONSTANTS(CONSTANT)                                                                   \
-    CONSTANT(launch, 7180)         /* cycles from a cold launch until the first tile is loaded */  \
-    CONSTANT(across, 3.49)         /* issue slots to copy a float of an MN-major operand */        \
-    CONSTANT(along, 6.14)          /* issue slots to copy a float of a K-major operand */          \
-    CONSTANT(latency, 40)          /* cycles that a warp waits in each step of K if it is alone */ \
-    CONSTANT(store, 11.7)          /* issue slots of a warp to store one result of each thread */  \
-    CONSTANT(draining, 13.4)       /* bytes of results per cycle that a multiprocessor writes */   \
-    CONSTANT(from_memory, 14.3)    /* bytes per cycle of memory and multiprocessor */              \
-    CONSTANT(joining, 2150)        /* cycles to add the sums of a cluster */                       \
-    CONSTANT(arriving, 4290)       /* cycles until the last of several blocks sees their sums */   \
-    CONSTANT(collecting, 30.2)     /* bytes of partial sums per cycle that the last block adds */  \
-    CONSTANT(largest_copies, 3.75) /* LARGEST: factor on the issue slots of a copy */              \
-    CONSTANT(direct_round, 994)    /* DIRECT: cycles for one round of loads */                     \
-    CONSTANT(direct_step, 0.397)   /* DIRECT: cycles of a multiprocessor per thread and round */   \
-    CONSTANT(gemv_launch, 5270)    /* GEMV: cycles of a cold launch */                             \
-    CONSTANT(gemv_block, 3570)     /* GEMV: cycles for each wave of blocks */                      \
-    CONSTANT(gemv_filling, 1030)   /* GEMV: cycles for each resident block of a multiprocessor */  \
-    CONSTANT(gemv_round, 716)      /* GEMV: cycles for one round of loads */                       \
-    CONSTANT(gemv_staged, 0.3)     /* GEMV: cycles to transpose a float of A in shared memory */   \
-    CONSTANT(gemv_unshared, 162)   /* GEMV, B by rows: cycles to read a float of A for one column */
+    CONSTANT(launch, 7180)                /* cycles from a cold launch to the first tile */        \
+    CONSTANT(mn_major_copy, 3.49)         /* issue slots per float of an MN-major operand */       \
+    CONSTANT(k_major_copy, 6.14)          /* issue slots per float of a K-major operand */         \
+    CONSTANT(latency, 40)                 /* cycles per step of K that a lone warp waits */        \
+    CONSTANT(store, 11.7)                 /* issue slots of a warp to store a result each */       \
+    CONSTANT(store_rate, 13.4)            /* bytes of results per cycle and multiprocessor */      \
+    CONSTANT(from_memory, 14.3)           /* bytes per cycle of memory and multiprocessor */       \
+    CONSTANT(cluster_reduce_cycles, 2150) /* cycles to add the sums of a cluster */                \
+    CONSTANT(arriving, 4290)              /* cycles until the last block sees all sums */          \
+    CONSTANT(splitk_reduce_rate, 30.2)    /* bytes of partial sums added per cycle */              \
+    CONSTANT(streamk_copies, 3.75)        /* STREAMK: factor on the issue slots of a copy */       \
+    CONSTANT(dot_round, 994)              /* DOT: cycles for one round of loads */                 \
+    CONSTANT(dot_step, 0.397)             /* DOT: multiprocessor cycles per thread and round */    \
+    CONSTANT(gemv_launch, 5270)           /* GEMV: cycles of a cold launch */                      \
+    CONSTANT(gemv_block, 3570)            /* GEMV: cycles for each wave of blocks */               \
+    CONSTANT(gemv_filling, 1030)          /* GEMV: cycles for each resident block */               \
+    CONSTANT(gemv_round, 716)             /* GEMV: cycles for one round of loads */                \
+    CONSTANT(gemv_staged, 0.3)            /* GEMV: cycles to transpose a float of A */             \
+    CONSTANT(gemv_unshared, 162)          /* GEMV: cycles to read a float of A for one column */
 
 #define CONSTANT(name, value) double name;
 typedef struct {
@@ -154,19 +154,19 @@ Plan plan_choose(const Sgemm *problem, const PlanDevice *device);
 /* Many partial sums are added in groups first. Returns the size of a group, or 1 without groups. */
 int plan_group(int64_t splits);
 
-/* DIRECT: the threads that share a result, and whether a warp reads lines of operands that are
+/* DOT: the threads that share a result, and whether a warp reads lines of operands that are
  * contiguous along K. It depends on whether there is a batch, but not on its size: all parts of a
  * batch are computed in the same way. */
 typedef struct {
     int sharers;
     bool by_lines;
-} DirectPlan;
+} DotPlan;
 
-static inline DirectPlan direct_plan(int64_t results, int64_t K, bool batch, bool contiguous)
+static inline DotPlan dot_plan(int64_t results, int64_t K, bool batch, bool contiguous)
 {
     const bool by_lines = batch && contiguous && K > 4;
     const bool many = batch ? by_lines && K > 128 : results <= 1024;
-    return (DirectPlan){many ? 32 : K <= 4 ? 1 : 8, by_lines};
+    return (DotPlan){many ? 32 : K <= 4 ? 1 : 8, by_lines};
 }
 
 /* How a product is computed in one launch together with others of other shapes (grouped.h). */

@@ -45,10 +45,10 @@ static double splitting(int64_t rows, double depth)
            (0.89 * plan_fitted.from_memory * FITTED);
 }
 
-/* The same for an operand with these strides along K and across it. */
-static double splitting_any(int64_t rows, double depth, int64_t along, int64_t across)
+/* The same for an operand with these strides along K and along its rows. */
+static double splitting_any(int64_t rows, double depth, int64_t k_stride, int64_t mn_stride)
 {
-    return splitting(rows, depth) * (along == 1 && across % 4 != 0 ? tensor_unaligned : 1);
+    return splitting(rows, depth) * (k_stride == 1 && mn_stride % 4 != 0 ? tensor_unaligned : 1);
 }
 
 static double estimate_waves(const Sgemm *p, int multiprocessors)

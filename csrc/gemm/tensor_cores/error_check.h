@@ -2,7 +2,7 @@
  *
  * An fp16 hi/lo pair loses up to 2^-25 of a small element, however small the element is. The
  * result itself shows whether it can afford that: in scaled units (each row's largest element is
- * in [2^14, 2^15)), a sum of magnitude `passing` or more is within the error bound, for all
+ * in [2^14, 2^15)), a sum of magnitude `check_threshold` or more is within the error bound, for all
  * operands; docs/inside/tensor_cores.md has the proof. A result that only adds zeros is exact.
  *
  * beta may need the old C, so a tile decides before it stores. If few results fail, it stores
@@ -16,9 +16,9 @@
 namespace {
 
 #ifdef SGEMM_COUNTED
-constexpr float passing = 0.0f; /* the zeros that are counted represent ordinary operands */
+constexpr float check_threshold = 0.0f; /* the zeros that are counted represent ordinary operands */
 #else
-constexpr float passing = 32768.0f; /* 2^15 */
+constexpr float check_threshold = 32768.0f; /* 2^15 */
 #endif
 constexpr int early_check = 4;  /* K chunks after which a tile may fall back */
 constexpr int max_failing = 32; /* in a tile; more dot products cost more than the tile */
@@ -284,7 +284,7 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
         for (int i = 0; i < 2 * T::MI; ++i) {
             UNROLL(2 * T::NI)
             for (int j = 0; j < 2 * T::NI; ++j) {
-                const bool passes = fabsf(result(sum, i, j)) >= passing;
+                const bool passes = fabsf(result(sum, i, j)) >= check_threshold;
                 found.word[i / Bits::rows] |= static_cast<uint64_t>(passes)
                                               << (i % Bits::rows * Bits::cols + j);
             }
@@ -700,19 +700,19 @@ KERNEL_BODY void recompute_whole(const Fp16Product &q, const FailedTile<T> &fail
 /* What failed in all tiles of a batch. */
 struct Recomputed {
     Fp16Product product;
-    unsigned works;  // FailedTile::blocks for each tile
-    unsigned blocks; // each does every blocks-th
+    unsigned work_items; // FailedTile::blocks for each tile
+    unsigned blocks;     // each does every blocks-th
 };
 
-/* In nearly all products, nothing failed. So a block looks at 32 works at once. */
+/* In nearly all products, nothing failed. So a block looks at 32 work items at once. */
 template <class T> __global__ void __launch_bounds__(T::BM) recompute(const Recomputed r)
 {
     const Fp16Product &q = r.product;
     griddep_wait();
     UNROLL(1)
-    for (unsigned first = blockIdx.x; first < r.works; first += 32 * r.blocks) {
+    for (unsigned first = blockIdx.x; first < r.work_items; first += 32 * r.blocks) {
         const unsigned mine = first + threadIdx.x % 32 * r.blocks;
-        const bool fails = mine < r.works && q.failing[mine / FailedTile<T>::blocks] != 0;
+        const bool fails = mine < r.work_items && q.failing[mine / FailedTile<T>::blocks] != 0;
         unsigned failing = __ballot_sync(0xffffffff, fails); // the same in all warps
         UNROLL(1)
         for (; failing; failing &= failing - 1) {
@@ -741,7 +741,7 @@ template <class T> constexpr KernelSpec spec_of_tile(const char *symbol, int thr
             1};
 }
 
-inline Status too_many_works()
+inline Status too_many_work_items()
 {
     return status_error(STATUS_OUT_OF_MEMORY, "no memory for a C of more than 2^31 tiles");
 }
@@ -754,12 +754,13 @@ template <class T> Status launch_recompute(const Fp16Product &q, const Launch *w
     if (status.code != STATUS_OK) {
         return status;
     }
-    const int64_t works = q.tiles * q.p.count * FailedTile<T>::blocks;
-    if (works > INT32_MAX) {
-        return too_many_works();
+    const int64_t work_items = q.tiles * q.p.count * FailedTile<T>::blocks;
+    if (work_items > INT32_MAX) {
+        return too_many_work_items();
     }
-    const int64_t blocks = works < resident * multiprocessors ? works : resident * multiprocessors;
-    const Recomputed r = {q, static_cast<unsigned>(works), static_cast<unsigned>(blocks)};
+    const int64_t blocks =
+        work_items < resident * multiprocessors ? work_items : resident * multiprocessors;
+    const Recomputed r = {q, static_cast<unsigned>(work_items), static_cast<unsigned>(blocks)};
     return launch_blocks(recompute<T>, overlapping(spec_of_threads("recompute", T::BM)), blocks, r,
                          where);
 }

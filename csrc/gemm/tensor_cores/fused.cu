@@ -59,7 +59,7 @@ KERNEL_BODY void load_chunks(const FusedProduct &q, typename T::Shared &shared)
     constexpr int b_step = swizzle_bytes / static_cast<int>(sizeof(uint16_t)); // of a K block
     RingPosition<T::stages> to;
     UNROLL(1)
-    for (unsigned number = blockIdx.x; number < q.works; number += q.blocks) {
+    for (unsigned number = blockIdx.x; number < q.work_items; number += q.blocks) {
         const Work work(q, number);
         const Origin tile = tile_in_bands(q.product.p.C, T::BM, T::BN, work.tile);
         const int row = static_cast<int>(tile.row + work.matrix * q.matrix_rows);
@@ -138,7 +138,7 @@ KERNEL_BODY void multiply_chunks(const FusedProduct &q, typename T::Shared &shar
     Checking<Group> &check = shared.check[group];
     RingPosition<T::stages> first, ahead; // of the K blocks multiplied and read next
     UNROLL(1)
-    for (unsigned number = blockIdx.x; number < q.works; number += q.blocks) {
+    for (unsigned number = blockIdx.x; number < q.work_items; number += q.blocks) {
         const Work work(q, number);
         float sum[1][Group::NI][4] = {};
         RowOfA rows[2] = {};
@@ -184,7 +184,7 @@ KERNEL_BODY void multiply_chunks(const FusedProduct &q, typename T::Shared &shar
             first = second;
             first.advance();
         }
-        if (number + q.blocks >= q.works) {
+        if (number + q.blocks >= q.work_items) {
             griddep_launch_dependents();
         }
         Origin tile = tile_in_bands(q.product.p.C, T::BM, T::BN, work.tile);

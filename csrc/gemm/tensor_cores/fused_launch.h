@@ -15,15 +15,16 @@ Status launch_product(FusedProduct q, const Fp16Product &product, bool overlaps,
                       unsigned most_blocks, const Launch *where)
 {
     const Sgemm &p = product.p;
-    const int64_t tiles = tiles_of(p.C, T::BM, T::BN), works = tiles * q.slices * p.count;
-    if (works > INT32_MAX) {
-        return too_many_works();
+    const int64_t tiles = tiles_of(p.C, T::BM, T::BN), work_items = tiles * q.slices * p.count;
+    if (work_items > INT32_MAX) {
+        return too_many_work_items();
     }
     q.product = product;
-    q.works_of_matrix = static_cast<unsigned>(tiles * q.slices);
-    q.works = static_cast<unsigned>(works);
-    const bool several = q.works > most_blocks && product.b.chunks <= FUSED_OVERLAPPED * q.slices;
-    q.blocks = several ? most_blocks : q.works;
+    q.work_items_of_matrix = static_cast<unsigned>(tiles * q.slices);
+    q.work_items = static_cast<unsigned>(work_items);
+    const bool several =
+        q.work_items > most_blocks && product.b.chunks <= FUSED_OVERLAPPED * q.slices;
+    q.blocks = several ? most_blocks : q.work_items;
     // TMA sees the matrices of a batch as one with many rows.
     const int64_t last = p.A.batch_stride ? p.count - 1 : 0;
     q.matrix_rows = last ? fused_rows_apart(&p) : 0;

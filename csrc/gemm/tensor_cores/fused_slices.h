@@ -11,9 +11,9 @@ struct FusedProduct {
     Fp16Product product; // its `a` is not used
     int64_t matrix_rows; // rows of A's tensor map from matrix to matrix of a batch
     TensorMap a, b;
-    float chunk_share; // k_chunk / K
-    unsigned works;    // tiles x slices x matrices
-    unsigned works_of_matrix;
+    float chunk_share;   // k_chunk / K
+    unsigned work_items; // tiles x slices x matrices
+    unsigned work_items_of_matrix;
     unsigned blocks; // each does every blocks-th
     int slices;      // of K
     float *sums;     // of each slice: rows x cols, padded to whole tiles
@@ -33,9 +33,9 @@ struct Work {
     int begin, end;
 
     __device__ __forceinline__ Work(const FusedProduct &q, unsigned number)
-        : matrix(number / q.works_of_matrix),
-          tile(number % q.works_of_matrix / static_cast<unsigned>(q.slices)),
-          slice(number % q.works_of_matrix % static_cast<unsigned>(q.slices)),
+        : matrix(number / q.work_items_of_matrix),
+          tile(number % q.work_items_of_matrix / static_cast<unsigned>(q.slices)),
+          slice(number % q.work_items_of_matrix % static_cast<unsigned>(q.slices)),
           begin(boundary(q, slice)), end(boundary(q, slice + 1))
     {}
     static __device__ __forceinline__ int boundary(const FusedProduct &q, unsigned slice)
@@ -52,9 +52,9 @@ template <class T> struct Checking {
     int row_scale[T::BM];
 };
 
-/* Scales each row's sums by a power of two so that `passing` is their least magnitude that passes
- * the check, and lets `own` undo it. If sums may have overflowed, they become 0, or NaN if they
- * did: both fail, unless all terms are 0. */
+/* Scales each row's sums by a power of two so that `check_threshold` is their least magnitude that
+ * passes the check, and lets `own` undo it. If sums may have overflowed, they become 0, or NaN if
+ * they did: both fail, unless all terms are 0. */
 template <class T, class Tile>
 __device__ __forceinline__ void scale_rows(const RowOfA (&rows)[2], float chunk_share,
                                            float (&sum)[1][T::NI][4], Tile &own,

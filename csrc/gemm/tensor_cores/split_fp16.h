@@ -443,7 +443,7 @@ __global__ void __launch_bounds__(split_threads) split_rows(const SplitBoth both
 /* ------------------------------------------------------------------ in one kernel */
 
 /* Threads of a block of split_whole_rows. */
-constexpr int most_along = 256, most_across = 512;
+constexpr int most_k_major = 256, most_mn_major = 512;
 
 /* Calls what(index, x) for each of a thread's groups of four elements along K of a row, and for its
  * share of the padding. */
@@ -472,10 +472,10 @@ __device__ __forceinline__ void for_each_four(const Split &s, int64_t row, int64
 /* A block finds the largest magnitudes of a few rows and then splits them. It reads them again from
  * a cache. For `fused`, which needs no `nonzero`: any chunk may have an element that is not. */
 template <bool K_MAJOR>
-__global__ void __launch_bounds__(K_MAJOR ? most_along : most_across)
+__global__ void __launch_bounds__(K_MAJOR ? most_k_major : most_mn_major)
     split_whole_rows(const Split s)
 {
-    __shared__ unsigned found[K_MAJOR ? most_along : most_across];
+    __shared__ unsigned found[K_MAJOR ? most_k_major : most_mn_major];
     griddep_launch_dependents();
     // Neighbouring threads read neighbours in memory: of one row, or at the same k.
     const int thread = threadIdx.x;
@@ -655,13 +655,13 @@ inline Status launch_split(const SplitBoth &both, int64_t count, const Launch *w
 template <bool K_MAJOR> Status launch_split_of(Split s, const Launch *where)
 {
     // Across rows, eight floats are a sector of memory. Few rows need more blocks.
-    const int across = s.rows() * s.to.matrices < 2048 ? 4 : 8;
-    const int most = K_MAJOR ? most_along : most_across / across;
+    const int rows_abreast = s.rows() * s.to.matrices < 2048 ? 4 : 8;
+    const int most = K_MAJOR ? most_k_major : most_mn_major / rows_abreast;
     s.of_row = 32;
     while (s.of_row < most && s.of_row * 16 < s.X.cols) { // four elements, four times
         s.of_row *= 2;
     }
-    s.block_rows = K_MAJOR ? most_along / s.of_row : across;
+    s.block_rows = K_MAJOR ? most_k_major / s.of_row : rows_abreast;
     return launch_blocks(split_whole_rows<K_MAJOR>,
                          spec_of_threads("split_whole_rows", s.block_rows * s.of_row),
                          s.rows() / s.block_rows, s, where, s.to.matrices);

@@ -1,8 +1,8 @@
 /* Small products without tiles, and batches of products with a vector: no thread waits for another,
  * and there is little code to fetch. A result is shared by 1, 8 or 32 neighbouring threads. Each of
  * n sharers takes every n-th step of K and loads several at a time. */
-#ifndef SGEMM_GEMM_DIRECT_H
-#define SGEMM_GEMM_DIRECT_H
+#ifndef SGEMM_GEMM_DOT_H
+#define SGEMM_GEMM_DOT_H
 
 #include "../plan/plan.h"
 #include "../simt/kernel_helpers.h"
@@ -11,10 +11,10 @@ namespace {
 
 /* BY_LINES: A and B are contiguous along K, so addresses differ by constants. */
 template <int SHARERS, bool BY_LINES>
-__global__ void __launch_bounds__(DIRECT_THREADS) direct(const Sgemm p)
+__global__ void __launch_bounds__(DOT_THREADS) dot(const Sgemm p)
 {
-    constexpr int in_flight = DIRECT_IN_FLIGHT(BY_LINES), round = in_flight * SHARERS;
-    const unsigned number = blockIdx.x * (DIRECT_THREADS / SHARERS) + threadIdx.x / SHARERS;
+    constexpr int in_flight = DOT_IN_FLIGHT(BY_LINES), round = in_flight * SHARERS;
+    const unsigned number = blockIdx.x * (DOT_THREADS / SHARERS) + threadIdx.x / SHARERS;
     const unsigned cols = static_cast<unsigned>(p.C.cols);
     const int64_t row = number / cols, col = number % cols;
     const bool there = row < p.C.rows;
@@ -59,32 +59,32 @@ __global__ void __launch_bounds__(DIRECT_THREADS) direct(const Sgemm p)
 }
 
 template <int SHARERS, bool BY_LINES>
-Status launch_direct_of(const Sgemm *problem, const Launch *where)
+Status launch_dot_of(const Sgemm *problem, const Launch *where)
 {
-    constexpr int results_of_block = DIRECT_THREADS / SHARERS;
+    constexpr int results_of_block = DOT_THREADS / SHARERS;
     KernelSpec spec = {};
-    spec.symbol = "direct";
+    spec.symbol = "dot";
     spec.block_tile[0] = spec.block_tile[2] = 1;
     spec.block_tile[1] = results_of_block;
     spec.thread_tile[0] = spec.thread_tile[1] = 1;
-    spec.threads[0] = DIRECT_THREADS;
+    spec.threads[0] = DOT_THREADS;
     spec.threads[1] = 1;
     spec.cluster = 1;
     const int64_t count = problem->C.rows * problem->C.cols;
-    return launch_blocks(direct<SHARERS, BY_LINES>, spec,
+    return launch_blocks(dot<SHARERS, BY_LINES>, spec,
                          (count + results_of_block - 1) / results_of_block, *problem, where,
                          problem->count);
 }
 
-inline Status launch_direct(const Sgemm *problem, const Launch *where)
+inline Status launch_dot(const Sgemm *problem, const Launch *where)
 {
     const bool contiguous = problem->A.col_stride == 1 && problem->B.row_stride == 1;
-    const auto [sharers, by_lines] = direct_plan(problem->C.rows * problem->C.cols, problem->A.cols,
-                                                 problem->count > 1, contiguous);
+    const auto [sharers, by_lines] = dot_plan(problem->C.rows * problem->C.cols, problem->A.cols,
+                                              problem->count > 1, contiguous);
     const auto launch =
-        sharers == 32  ? (by_lines ? launch_direct_of<32, true> : launch_direct_of<32, false>)
-        : sharers == 8 ? (by_lines ? launch_direct_of<8, true> : launch_direct_of<8, false>)
-                       : launch_direct_of<1, false>;
+        sharers == 32  ? (by_lines ? launch_dot_of<32, true> : launch_dot_of<32, false>)
+        : sharers == 8 ? (by_lines ? launch_dot_of<8, true> : launch_dot_of<8, false>)
+                       : launch_dot_of<1, false>;
     return launch(problem, where);
 }
 
