@@ -3,12 +3,11 @@
 import itertools
 import os
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sgemm_kernels import devices, kernel, run
+from sgemm_kernels import devices, kernel, run, source
 from sgemm_kernels.custom import compiler
 from sgemm_kernels.learning.level import level_of
 
@@ -84,25 +83,14 @@ def test_a_plain_kernel_is_fused_for_every_processor(monkeypatch):
 
 @pytest.mark.skipif(not CPU.fused_multiply_add, reason="this processor does not fuse")
 @pytest.mark.usefixtures("custom_cache")
-@pytest.mark.parametrize(
-    ("file", "shared"),
-    [
-        ("08_warptile.cu", 0),
-        pytest.param("09_async.cu", "SHARED", marks=pytest.mark.thorough),
-        pytest.param("10_raster.cu", "SHARED", marks=pytest.mark.thorough),
-    ],
-)
-def test_a_rung_as_a_plain_kernel_has_the_bits_of_the_ladders(file, shared):
-    """It includes no header but CUDA's, and reads row-major operands alone."""
-    grid = "((N - 1) / BN + 1) * ((M - 1) / BM + 1)"
-    path = Path(__file__).parent / "plain/rungs" / file
-    plain = kernel(path, grid=grid, block="THREADS", shared=shared)
+@pytest.mark.parametrize("name", ["prefetch", pytest.param("async", marks=pytest.mark.thorough)])
+def test_a_copy_of_a_rung_has_the_bits_of_the_ladders(name):
+    copy = kernel(source(name), name="mine", like=name)
     rng = np.random.default_rng(3)
     A, B, C = uniform(rng, 133, 300), uniform(rng, 300, 262), uniform(rng, 133, 262)
     for beta in (0.0, 0.3):
         operands = {"C": C, "alpha": -0.7, "beta": beta, "device": "cpu"}
-        rung = run(path.stem[3:], A, B, **operands)
-        assert np.array_equal(run(plain, A, B, **operands), rung)
+        assert np.array_equal(run(copy, A, B, **operands), run(name, A, B, **operands))
 
 
 ROUNDED_TWICE = """

@@ -282,6 +282,14 @@ def test_a_page_names_the_sources_of_times_counts_and_predictions(site):
     assert kernel["build"] == sgemm_kernels.build_info().csrc_hash
 
 
+@BY_NAME
+def test_the_head_of_a_page_has_the_entries_of_the_file_alone(name, explained):
+    """The next lines of a rung say what it computes, and how it is launched."""
+    head = explained(name).head
+    assert list(head) == ["idea", "block", "traffic", "bound by", "next"]
+    assert "Launch" not in head["next"]
+
+
 def test_a_prediction_as_compiled_needs_counters():
     def made(predicted, compiled):
         return Limits((), predicted, compiled, None, 1.0, unmet=False)
@@ -292,7 +300,7 @@ def test_a_prediction_as_compiled_needs_counters():
 
 def test_a_custom_kernel_has_a_page(tmp_path):
     text = sgemm_kernels.source("tile1d").replace("tile1d", "mine")
-    mine = sgemm_kernels.kernel(text, name="mine")
+    mine = sgemm_kernels.kernel(text, name="mine", like="tile1d")
     (own,) = explain(mine).kernels
     (rung,) = explain("tile1d").kernels
     assert [limit.asked for limit in own.limits.units] == [u.asked for u in rung.limits.units]
@@ -300,7 +308,8 @@ def test_a_custom_kernel_has_a_page(tmp_path):
     assert (own.limits.measured_s, own.head["block"]) == (None, rung.head["block"])
     (tmp_path / "mine.cu").write_text(text)
     page = tmp_path / "page.html"
-    assert main(["explain", str(tmp_path / "mine.cu"), "tile1d", "-o", str(page)]) == 0
+    command = ["explain", str(tmp_path / "mine.cu"), "tile1d", "--like", "tile1d"]
+    assert main([*command, "-o", str(page)]) == 0
     first, second = data_of(page)["kernels"]
     assert (first["name"], second["name"]) == ("mine", "tile1d")
     assert first["files"] == [{"name": "mine.cu", "text": text}]

@@ -565,6 +565,39 @@ def test_half_is_a_type_only_with_its_header():
         plain_text.for_cpu(f"#include <cuda_fp16.h>\n{text}", "mine.cu")
 
 
+MEMBERS = """
+struct Tiles {
+    alignas(16) float As[2][8][32], Bs[2][8] [32]; // float Cs[8];
+    int count;
+};
+struct Others {
+    float Ds[4];
+    float sum() { return Ds[0]; }
+};
+extern __shared__ float4 memory[];
+"""
+
+
+@pytest.mark.parametrize(
+    ("view", "names"),
+    [
+        ("Tiles &t = *(Tiles *)memory;", ("t.As", "t.Bs")),
+        ("Tiles &t = *reinterpret_cast<Tiles *>(memory);", ("t.As", "t.Bs")),
+        ("auto *const t = reinterpret_cast<Tiles*>( memory );", ("t->As", "t->Bs")),
+        ("Others &t = *(Others *)memory;", ()),
+        ("Tiles &t = *(Tiles *)global;", ()),
+        ("// Tiles &t = *(Tiles *)memory;", ()),
+    ],
+)
+def test_arrays_of_a_struct_in_dynamic_shared_memory_have_names(view, names):
+    """Of one without member functions. Lines stay the same."""
+    text = plain_text.for_cpu(f"{MEMBERS}{view}\n", "mine.cu")
+    assert re.findall(r'plain_name_array\("(\w+)", ([\w.>-]+)\)', text) == [
+        (name[-2:], name) for name in names
+    ]
+    assert text.splitlines()[-1].startswith(view)
+
+
 @pytest.mark.parametrize(
     ("body", "accumulates"),
     [

@@ -591,14 +591,14 @@ between
         )
         dataclasses.replace(RESULTS, rows=rows).to_json(document.parent / "results" / "r.json")
         document.write_text(
-            "<!-- results: ladder results/r.json#4096 kernels -->\n<!-- end of results -->\n"
+            "<!-- results: ladder results/r.json#4096 csrc -->\n<!-- end of results -->\n"
         )
         renew(document)
         text = document.read_text()
         lines = re.findall(r"^\| (?:\[)?`(\w+)`.*$", text, re.MULTILINE)
         assert lines == [variant.name for variant in variants()]
         (vec4,) = re.findall(
-            r"^\| \[`vec4`\]\(kernels/06_vec4.cu\) \| (.+) \|$", text, re.MULTILINE
+            r"^\| \[`vec4`\]\(csrc/ladder/06_vec4.cu\) \| (.+) \|$", text, re.MULTILINE
         )
         marked = [cell.endswith("*") for cell in vec4.split(" | ")[1:]]
         row = RESULTS.find("vec4", 4096)
@@ -606,7 +606,7 @@ between
         of_either = [bool({"vec4", other} & set(early)) for other in ("cublas", "tile2d")]
         assert marked == ["vec4" in early, *of_either]
         assert ("criteria were met" in text) == bool(early)
-        assert "| [`async`](kernels/09_async.cu) |" in text
+        assert "| [`async`](csrc/ladder/09_async.cu) |" in text
 
     @pytest.mark.parametrize("early", [(), ("vec4",), ("cublas",)])
     def test_a_speedup_is_a_sentence_with_marks(self, document, early):
@@ -648,7 +648,7 @@ between
             ("table results/r.json results/r.json", "'table RESULTS'"),
             ("spread results/r.json", "at least two"),
             ("table results/missing.json", "missing.json"),
-            ("ladder results/r.json kernels", "'ladder RESULTS#N KERNELS'"),
+            ("ladder results/r.json csrc", "'ladder RESULTS#N CSRC'"),
             ("speedup results/r.json vec4", "'speedup RESULTS#N VARIANT'"),
             ("ratios results/r.json", "'ratios RESULTS SUITE'"),
             ("ratios results/r.json suite.json", "one variant besides cuBLAS"),

@@ -15,6 +15,9 @@ def _explain_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help="one or two names from 'list', or files of custom kernels, such as mine.cu",
     )
+    parser.add_argument(
+        "--like", metavar="RUNG", help="the rung that the custom kernels started from"
+    )
     parser.add_argument("--all", action="store_true", help="all rungs, as a folder of pages")
     parser.add_argument(
         "-o",
@@ -34,7 +37,10 @@ def _explain(options: argparse.Namespace) -> int:
         show(f"{options.output / 'index.html'}: the ladder, with links to a page for each rung")
     else:
         refuse_unwritable(options.output)
-        kernels = (kernel(name) if name.endswith(".cu") else name for name in options.variants)
+        kernels = (
+            kernel(name, like=options.like) if name.endswith(".cu") else name
+            for name in options.variants
+        )
         explain(*kernels).save(options.output)
         show(f"{options.output}: the bottleneck of {' and '.join(options.variants)}")
     return 0

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .preprocessor import active
+from .shared_members import with_names
 
 _HIDDEN = re.compile(
     r"""//[^\n]*|/\*.*?\*/|R"\(.*?\)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])'""", re.DOTALL
@@ -429,6 +430,7 @@ def for_cpu(device: str, file: str) -> str:
     without = _INCLUDE.sub(lambda each: each[0] if each[2] in PACKAGE_HEADERS else "", device)
     without = _STATIC_SHARED.sub("__shared__ ", without)
     without = _ALIGNED_SHARED.sub(r"\2 \1", without)
+    without = with_names(without, masked(without))
     hidden = masked(without)
     parts = []
     end = 0

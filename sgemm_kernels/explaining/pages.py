@@ -63,16 +63,16 @@ class Explained:
 
     @property
     def head(self) -> dict[str, str]:
-        """The comment at the head of the source, by the name of each entry."""
+        """The entries at the head of the source, by their names. Further lines of an entry are
+        indented."""
         found: dict[str, str] = {}
         lines = next(iter(self.sources.values())).splitlines()
         comment = itertools.takewhile(lambda line: line.startswith("//"), lines)
-        name = ""
         for line in comment:
-            text = line.removeprefix("//").strip()
             if start := re.match(r"// (\w[\w ]*?)  +(.+)", line):
-                name, text = start.groups()
-            found[name] = f"{found[name]} {text}" if name in found else text
+                name, found[name] = start[1], start[2]
+            elif found and line.startswith("//   "):
+                found[name] += f" {line.removeprefix('//').strip()}"
         return found
 
     def __repr__(self) -> str:

@@ -85,6 +85,7 @@ struct Counter {
     Sgemm block;
     Matrix results;           /* block.C, or what replaces it (name_operand) */
     std::deque<Array> arrays; /* a deque, since elements must not move when one is added */
+    Array dynamic = {};       /* dynamic shared memory, outside the arrays in it */
     uintptr_t shared_begin = UINTPTR_MAX, shared_end = 0; /* range of all shared arrays */
     std::map<std::tuple<uintptr_t, uintptr_t, const Array *>, Site> sites;
     int launch = 0;
@@ -242,26 +243,29 @@ void count_warp()
 
 /* ------------------------------------------------------------------ recording accesses */
 
-void add_shared_array(Counter *to, const char *name, uintptr_t begin, size_t bytes)
+Array shared_array(Counter *to, const char *name, uintptr_t begin, size_t bytes)
 {
-    to->arrays.push_back({begin, begin + bytes, name, row_of_banks, true});
     to->shared_begin = std::min(to->shared_begin, begin);
     to->shared_end = std::max(to->shared_end, begin + bytes);
+    return {begin, begin + bytes, name, row_of_banks, true};
 }
 
 /* The matrices come first in the list, so most searches end early. */
 const Array *array_at(uintptr_t address)
 {
     const bool shared = counter->shared_begin <= address && address < counter->shared_end;
+    const auto holds = [address](const Array &array) {
+        return array.begin <= address && address < array.end;
+    };
     for (const Array &array : counter->arrays) {
         if (array.shared && !shared) {
             break;
         }
-        if (array.begin <= address && address < array.end) {
+        if (holds(array)) {
             return &array;
         }
     }
-    return nullptr;
+    return holds(counter->dynamic) ? &counter->dynamic : nullptr;
 }
 
 /* Index in the counts for one line, array, direction and width in this launch. -1 if there are too
@@ -304,6 +308,7 @@ void fail(const Status &status)
 {
     counter->status = status;
     counter->arrays.clear(); /* ignore all further accesses */
+    counter->dynamic = {};
     counter->sites.clear();
 }
 
@@ -414,6 +419,7 @@ Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t 
     count_warp();
     counter->sites.clear(); /* they point to arrays in dynamic shared memory */
     counter->arrays.resize(lasting);
+    counter->dynamic = {};
     ++counter->launch;
     return status;
 }
@@ -427,10 +433,15 @@ void name_array(const char *name, const void *first, size_t bytes)
         }
     }
     try {
-        add_shared_array(counter, name, begin, bytes);
+        counter->arrays.push_back(shared_array(counter, name, begin, bytes));
     } catch (const std::bad_alloc &) {
         fail(out_of_memory());
     }
+}
+
+void name_dynamic_shared(const char *name, const void *first, size_t bytes)
+{
+    counter->dynamic = shared_array(counter, name, reinterpret_cast<uintptr_t>(first), bytes);
 }
 
 void name_scratch(const void *first, size_t bytes, bool)
@@ -665,8 +676,8 @@ Status count_launches(const Variant *variant, const Sgemm &block, const size_t (
                         array_of("C", block.C, bytes[2])};
         for (const SharedArray *array = __start_sgemm_shared_arrays;
              array != __stop_sgemm_shared_arrays; ++array) {
-            add_shared_array(&fresh, array->name, address_at(array->place),
-                             static_cast<size_t>(array->bytes));
+            fresh.arrays.push_back(shared_array(&fresh, array->name, address_at(array->place),
+                                                static_cast<size_t>(array->bytes)));
         }
         threadIdx = {}; /* this OS thread may have run a small product before */
         counter = &fresh;

@@ -28,6 +28,9 @@ Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t 
 /* Names a range of dynamic shared memory for the rest of the launch. */
 void name_array(const char *name, const void *first, size_t bytes);
 
+/* Names all of it, for accesses outside those ranges. */
+void name_dynamic_shared(const char *name, const void *first, size_t bytes);
+
 /* Registers the memory that passes data from one kernel to the next. */
 void name_scratch(const void *first, size_t bytes, bool zeros);
 

@@ -315,11 +315,22 @@ static inline T *plain_dynamic_shared(const char *name, int line = __builtin_LIN
                    line);
     }
 #ifdef SGEMM_COUNTED
-    name_array(name, dynamic_shared_bytes, plain_shared_bytes);
+    name_dynamic_shared(name, dynamic_shared_bytes, plain_shared_bytes);
 #else
     (void)name;
 #endif
     return reinterpret_cast<T *>(dynamic_shared_bytes);
+}
+
+/* An array in dynamic shared memory: sgemm_kernels/custom/shared_members.py adds the calls. */
+template <class T, size_t LENGTH>
+static inline void plain_name_array(const char *name, const T (&array)[LENGTH])
+{
+#ifdef SGEMM_COUNTED
+    name_array(name, array, sizeof array);
+#else
+    (void)name, (void)array;
+#endif
 }
 
 #undef __syncwarp

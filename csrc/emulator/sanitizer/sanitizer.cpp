@@ -245,6 +245,11 @@ void name_array(const char *name, const void *first, size_t bytes)
     add_array(name, begin, bytes, 0, nullptr);
 }
 
+void name_dynamic_shared(const char *name, const void *first, size_t bytes)
+{
+    name_array(name, first, bytes); /* array_at begins with the latest: the arrays in it */
+}
+
 /* ------------------------------------------------------------------ called by driver.cpp */
 
 const char *sanitizer_orders[] = {"", nullptr};
