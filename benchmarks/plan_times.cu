@@ -3,7 +3,7 @@
 #include "../csrc/gemm/auto.cu"
 
 /* What a launch asks of the package beside its kernels. */
-extern "C" Status scratch_take(size_t bytes, const Launch *where, void **memory)
+extern "C" Status scratch_alloc(size_t bytes, const Launch *where, void **memory)
 {
     const cudaError_t error =
         cudaMallocAsync(memory, bytes, static_cast<cudaStream_t>(where->stream));
@@ -20,7 +20,7 @@ extern "C" Status launch_failed(const Launch *, int error)
 /* Each launch leaves them zero for the next, and all are in one stream. */
 static unsigned *counters;
 
-extern "C" Status counters_take(size_t count, const Launch *, unsigned **taken)
+extern "C" Status counters_alloc(size_t count, const Launch *, unsigned **taken)
 {
     constexpr size_t most = size_t{1} << 20;
     cudaError_t error = count <= most ? cudaSuccess : cudaErrorMemoryAllocation;
@@ -38,7 +38,7 @@ extern "C" Status counters_take(size_t count, const Launch *, unsigned **taken)
                : status_error(STATUS_OUT_OF_MEMORY, "%s", cudaGetErrorString(error));
 }
 
-extern "C" void scratch_give(void *memory, const Launch *where)
+extern "C" void scratch_free(void *memory, const Launch *where)
 {
     if (memory != counters) {
         cudaFreeAsync(memory, static_cast<cudaStream_t>(where->stream));

@@ -207,7 +207,7 @@ def test_a_missing_file_and_a_macro_without_a_value_are_named():
 
 
 def test_a_failed_launch_is_at_a_line_of_code():
-    text = "// a block has 64 threads, a KernelSpec, scratch_take(x)\n" + sk.source("naive")
+    text = "// a block has 64 threads, a KernelSpec, scratch_alloc(x)\n" + sk.source("naive")
     source = Source(Path("mine.cu"), text)
     for kind, words, line in (
         ("launch failed", "the block has 2048 threads", ".threads = "),

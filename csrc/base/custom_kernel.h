@@ -19,8 +19,8 @@ typedef struct CustomGpu {
     Status (*launch)(const struct CustomGpu *gpu, const KernelSpec *spec, int64_t blocks,
                      const void *argument, const Launch *where);
     /* As in scratch.h. */
-    Status (*scratch_take)(size_t bytes, const Launch *where, void **memory);
-    void (*scratch_give)(void *memory, const Launch *where);
+    Status (*scratch_alloc)(size_t bytes, const Launch *where, void **memory);
+    void (*scratch_free)(void *memory, const Launch *where);
     Status (*launch_failed)(const Launch *where, int error);
     /* For plain kernels. Launches the kernel of NVRTC with a grid and a block of three dimensions
      * and these arguments. */

@@ -20,7 +20,7 @@ typedef enum { DEVICE_CPU, DEVICE_CUDA, DEVICE_KINDS } DeviceKind;
 
 /* A converted operand that a launch keeps for later launches in the same stream with the same
  * operand. The caller passes an empty one to the first launch. After the last launch, it returns
- * the memory with scratch_give (scratch.h). */
+ * the memory with scratch_free (scratch.h). */
 typedef struct {
     void *memory;
     bool ready; /* false: not filled yet */

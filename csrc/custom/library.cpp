@@ -38,14 +38,14 @@ extern "C" const CustomGpu *custom_gpu_of_library(void)
     return gpu;
 }
 
-extern "C" Status scratch_take(size_t bytes, const Launch *where, void **memory)
+extern "C" Status scratch_alloc(size_t bytes, const Launch *where, void **memory)
 {
-    return gpu->scratch_take(bytes, where, memory);
+    return gpu->scratch_alloc(bytes, where, memory);
 }
 
-extern "C" void scratch_give(void *memory, const Launch *where)
+extern "C" void scratch_free(void *memory, const Launch *where)
 {
-    gpu->scratch_give(memory, where);
+    gpu->scratch_free(memory, where);
 }
 
 extern "C" Status launch_failed(const Launch *where, int error)
@@ -54,10 +54,10 @@ extern "C" Status launch_failed(const Launch *where, int error)
 }
 
 /* Cleared for each launch, so that a kernel that leaves wrong counts does not affect another. */
-extern "C" Status counters_take(size_t count, const Launch *where, unsigned **counters)
+extern "C" Status counters_alloc(size_t count, const Launch *where, unsigned **counters)
 {
     void *memory;
-    const Status status = scratch_take(count * sizeof **counters, where, &memory);
+    const Status status = scratch_alloc(count * sizeof **counters, where, &memory);
     *counters = static_cast<unsigned *>(memory);
     if (status.code != STATUS_OK) {
         return status;
@@ -65,7 +65,7 @@ extern "C" Status counters_take(size_t count, const Launch *where, unsigned **co
     const cudaError_t error = cudaMemsetAsync(memory, 0, count * sizeof **counters,
                                               static_cast<cudaStream_t>(where->stream));
     if (error != cudaSuccess) {
-        scratch_give(memory, where);
+        scratch_free(memory, where);
         return status_error(STATUS_DEVICE, "clearing counters: %s", cudaGetErrorString(error));
     }
     return status;

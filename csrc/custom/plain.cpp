@@ -50,7 +50,7 @@ const CustomGpu *gpu_in_use()
 Status take(size_t bytes, const Launch *where, void **memory)
 {
     if (const CustomGpu *const gpu = gpu_in_use()) {
-        return gpu->scratch_take(bytes, where, memory);
+        return gpu->scratch_alloc(bytes, where, memory);
     }
 #ifdef SGEMM_SANITIZED
     constexpr size_t beside = 256; /* unused bytes, in which a stray access is found */
@@ -71,7 +71,7 @@ Status take(size_t bytes, const Launch *where, void **memory)
 void give(void *memory, const Launch *where)
 {
     if (const CustomGpu *const gpu = gpu_in_use()) {
-        gpu->scratch_give(memory, where);
+        gpu->scratch_free(memory, where);
     } else {
         free(memory);
     }

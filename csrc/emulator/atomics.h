@@ -25,8 +25,8 @@ void __threadfence();
 #ifdef SGEMM_DEFERRED_ASYNC
 /* A launch allocates or frees memory in which blocks see each other's stores late:
  * deferred_async_memory.h. */
-void deferred_async_memory_taken(void *memory, size_t bytes);
-void deferred_async_memory_given(void *memory);
+void deferred_async_memory_allocated(void *memory, size_t bytes);
+void deferred_async_memory_freed(void *memory);
 #endif
 
 #pragma GCC visibility pop

@@ -123,7 +123,7 @@ bool heard; /* the block has executed an atomic operation since its last fence *
 
 } /* namespace */
 
-void deferred_async_memory_taken(void *memory, size_t bytes)
+void deferred_async_memory_allocated(void *memory, size_t bytes)
 {
     Memory taken = {};
     taken.bytes = static_cast<char *>(memory);
@@ -131,7 +131,7 @@ void deferred_async_memory_taken(void *memory, size_t bytes)
     memories.push_back(taken);
 }
 
-void deferred_async_memory_given(void *memory)
+void deferred_async_memory_freed(void *memory)
 {
     memories.erase(std::find_if(memories.begin(), memories.end(),
                                 [=](const Memory &m) { return m.bytes == memory; }));

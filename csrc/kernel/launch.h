@@ -29,7 +29,7 @@
 #ifdef __CUDACC__
 #include "../base/scratch.h"
 #else
-static inline Status memory_take(size_t bytes, bool zeros, void **memory)
+static inline Status memory_alloc(size_t bytes, bool zeros, void **memory)
 {
 #ifdef SGEMM_CUSTOM
     if (custom_gpu) {
@@ -50,36 +50,42 @@ static inline Status memory_take(size_t bytes, bool zeros, void **memory)
     name_scratch(*memory, bytes, zeros);
 #endif
 #ifdef SGEMM_DEFERRED_ASYNC
-    deferred_async_memory_taken(*memory, bytes);
+    deferred_async_memory_allocated(*memory, bytes);
 #endif
     return *memory ? status_ok()
                    : status_error(STATUS_OUT_OF_MEMORY, "no memory for %.3f GB",
                                   static_cast<double>(bytes) / 1e9);
 }
 
-static inline Status scratch_take(size_t bytes, const Launch *, void **memory)
+static inline Status scratch_alloc(size_t bytes, const Launch *, void **memory)
 {
-    return memory_take(bytes, false, memory);
+    return memory_alloc(bytes, false, memory);
 }
 
-static inline Status counters_take(size_t count, const Launch *, unsigned **counters)
+static inline Status counters_alloc(size_t count, const Launch *, unsigned **counters)
 {
     void *memory;
-    const Status status = memory_take(count * sizeof **counters, true, &memory);
+    const Status status = memory_alloc(count * sizeof **counters, true, &memory);
     *counters = static_cast<unsigned *>(memory);
     return status;
 }
 
-static inline void scratch_give(void *memory, const Launch *)
+static inline void scratch_free(void *memory, const Launch *)
 {
 #ifdef SGEMM_DEFERRED_ASYNC
-    deferred_async_memory_given(memory);
+    deferred_async_memory_freed(memory);
 #endif
 #ifdef SGEMM_SANITIZED
-    sanitizer_scratch_given(memory);
+    sanitizer_scratch_freed(memory);
 #endif
     free(memory);
 }
+#endif
+
+#ifdef SGEMM_CUSTOM
+#define scratch_take scratch_alloc // former names, for custom kernels that have them
+#define scratch_give scratch_free
+#define counters_take counters_alloc
 #endif
 
 /* ------------------------------------------------------------------ the launch */

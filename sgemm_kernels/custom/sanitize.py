@@ -121,7 +121,7 @@ def cases_of(tile: Tile, source: Source) -> list[Case]:
     cases, plain = cases_for(tile), source.plain
     if plain is None:
         shared = [] if falls_back(source) else shared_out(tile, source)
-        takes_scratch = "scratch_take(" in source.text and not shared
+        takes_scratch = not shared and bool(re.search(r"\bscratch_(alloc|take)\(", source.text))
         return [*cases, *shared, *[Case(tile.BM, tile.BN, DEEP + tile.BK)] * takes_scratch]
     cases = [replace(case, A_by_columns=False, B_by_columns=False) for case in cases]
     cases = [case for case in plain_cases(plain, cases) if case.K and case.alpha]

@@ -732,7 +732,7 @@ Status take_prepared(const Launch *where, int operand, void **place)
     }
     const bool is_new = !prepared->memory;
     if (is_new) {
-        const Status taken = scratch_take(sizeof(Prepared), where, &prepared->memory);
+        const Status taken = scratch_alloc(sizeof(Prepared), where, &prepared->memory);
         if (taken.code != STATUS_OK) {
             prepared->memory = nullptr;
             return taken;
@@ -766,13 +766,13 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
     void *scratch = nullptr;
     unsigned *counters = nullptr;
     if (const size_t bytes = state().scratch_bytes) {
-        Status taken = scratch_take(bytes, where, &scratch);
+        Status taken = scratch_alloc(bytes, where, &scratch);
         if (taken.code != STATUS_OK) {
             return taken;
         }
-        taken = counters_take(counter_count, where, &counters);
+        taken = counters_alloc(counter_count, where, &counters);
         if (taken.code != STATUS_OK) {
-            scratch_give(scratch, where);
+            scratch_free(scratch, where);
             return taken;
         }
     }
@@ -830,8 +830,8 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
         }
     });
     if (scratch) {
-        scratch_give(counters, where);
-        scratch_give(scratch, where);
+        scratch_free(counters, where);
+        scratch_free(scratch, where);
     }
     return status_ok();
 }

@@ -908,12 +908,12 @@ bool prepared_operands_are_reused(const Variant *variant, bool both)
         }
 #ifdef SGEMM_CUDA
         if (kind == DEVICE_CUDA) {
-            scratch_give(each.memory, &where);
+            scratch_free(each.memory, &where);
             continue;
         }
 #endif
 #ifdef SGEMM_DEFERRED_ASYNC
-        deferred_async_memory_given(each.memory);
+        deferred_async_memory_freed(each.memory);
 #endif
         free(each.memory);
     }

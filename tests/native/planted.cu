@@ -315,7 +315,7 @@ Status launch_exchange(void (*kernel)(ExchangeProduct), const KernelSpec &spec_o
     const Matrix &C = problem->C;
     const int64_t tiles = tiles_of(C, T, T), partials = tiles * parts * T * T;
     void *memory;
-    const Status status = scratch_take(
+    const Status status = scratch_alloc(
         static_cast<size_t>(partials + tiles + C.rows * C.cols) * sizeof(float), where, &memory);
     if (status.code != STATUS_OK) {
         return status;
@@ -332,7 +332,7 @@ Status launch_exchange(void (*kernel)(ExchangeProduct), const KernelSpec &spec_o
             done = launch_blocks(kernel, spec_of_parts, tiles * parts, each, where);
         }
     }
-    scratch_give(memory, where);
+    scratch_free(memory, where);
     return done;
 }
 

@@ -190,7 +190,7 @@ bool give_after(int device, void *memory, cudaStream_t stream)
     return found;
 }
 
-/* Adds an allocation node to the graph being captured; scratch_give adds the free node. */
+/* Adds an allocation node to the graph being captured; scratch_free adds the free node. */
 Status take_in_graph(int device, size_t bytes, bool zeros, cudaStream_t stream, void **memory)
 {
     int pools = 0;
@@ -378,12 +378,12 @@ Status allocator_available(int device, size_t *bytes)
     return device_checked(device, "querying free memory", cudaMemGetInfo(bytes, &total_bytes));
 }
 
-extern "C" Status scratch_take(size_t bytes, const Launch *where, void **memory)
+extern "C" Status scratch_alloc(size_t bytes, const Launch *where, void **memory)
 {
     return take_for(where, bytes, false, memory);
 }
 
-extern "C" Status counters_take(size_t count, const Launch *where, unsigned **counters)
+extern "C" Status counters_alloc(size_t count, const Launch *where, unsigned **counters)
 {
     void *memory;
     const Status status = take_for(where, count * sizeof **counters, true, &memory);
@@ -391,7 +391,7 @@ extern "C" Status counters_take(size_t count, const Launch *where, unsigned **co
     return status;
 }
 
-extern "C" void scratch_give(void *memory, const Launch *where)
+extern "C" void scratch_free(void *memory, const Launch *where)
 {
     const cudaStream_t stream = static_cast<cudaStream_t>(where->stream);
     if (memory && !give_after(where->device, memory, stream)) { /* memory of a graph */

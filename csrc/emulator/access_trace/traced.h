@@ -38,7 +38,7 @@ void name_scratch(const void *first, size_t bytes, bool zeros);
 void name_operand(const char *name, const Matrix &X, size_t bytes);
 
 /* In a checking program: the launcher gives it back, and counters must be zero again. */
-void sanitizer_scratch_given(const void *first);
+void sanitizer_scratch_freed(const void *first);
 
 /* Called before and after an asynchronous copy by a thread: its load and its store are both
  * accesses. */

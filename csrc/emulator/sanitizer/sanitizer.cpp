@@ -204,7 +204,7 @@ void name_scratch(const void *first, size_t bytes, bool zeros)
     }
 }
 
-void sanitizer_scratch_given(const void *first)
+void sanitizer_scratch_freed(const void *first)
 {
     Array *const array = array_at(reinterpret_cast<uintptr_t>(first));
     if (!array || !array->scratch) {

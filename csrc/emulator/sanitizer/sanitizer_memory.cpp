@@ -290,7 +290,7 @@ void look(const void *pointer, int bytes, bool store, bool atomic, Site site)
                  "last kernel",
                  thread_in_block(), store ? "writes" : "reads",
                  element_of(*array, address).c_str()));
-        block_fail(status_error(STATUS_DEVICE, "scratch memory is used after scratch_give"));
+        block_fail(status_error(STATUS_DEVICE, "scratch memory is used after scratch_free"));
     }
     if (is_large(array->operand)) {
         look_at_large(*array, address, bytes, store, site);

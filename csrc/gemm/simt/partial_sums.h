@@ -65,22 +65,22 @@ template <class T> struct Workspace {
     Workspace(size_t bytes, int64_t counters, const Launch *on) : where(on)
     {
         void *memory = nullptr;
-        status = scratch_take(bytes, where, &memory);
+        status = scratch_alloc(bytes, where, &memory);
         if (status.code != STATUS_OK) {
             return;
         }
         data = static_cast<T *>(memory);
-        status = counters_take(static_cast<size_t>(counters), where, &arrived);
+        status = counters_alloc(static_cast<size_t>(counters), where, &arrived);
     }
     Workspace(const Workspace &) = delete;
     Workspace &operator=(const Workspace &) = delete;
     ~Workspace()
     {
         if (status.code == STATUS_OK) {
-            scratch_give(arrived, where);
+            scratch_free(arrived, where);
         }
         if (data) {
-            scratch_give(data, where);
+            scratch_free(data, where);
         }
     }
 };

@@ -160,7 +160,7 @@ template <int BK> Status launch(const Sgemm *problem, const Launch *where)
                                         : launch_blocks(splitk<BK>, spec<BK>, tiles, s, where);
     }
     void *memory;
-    status = scratch_take(static_cast<size_t>(s.slices * M * N) * sizeof(float), where, &memory);
+    status = scratch_alloc(static_cast<size_t>(s.slices * M * N) * sizeof(float), where, &memory);
     if (status.code != STATUS_OK) {
         return status;
     }
@@ -170,7 +170,7 @@ template <int BK> Status launch(const Sgemm *problem, const Launch *where)
         status = launch_blocks(reduce, reduce_spec, (M * N + reduce_threads - 1) / reduce_threads,
                                s, where);
     }
-    scratch_give(memory, where);
+    scratch_free(memory, where);
     return status;
 }
 

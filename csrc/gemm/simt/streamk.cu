@@ -203,19 +203,19 @@ template <int BK> Status launch(const Sgemm *problem, const Launch *where)
     const int64_t shares = most < multiprocessors ? most : multiprocessors;
     void *memory;
     if (status.code != STATUS_OK || tiles % multiprocessors == 0 || shares < 2 ||
-        scratch_take(static_cast<size_t>(2 * shares * BM * BN) * sizeof(float), where, &memory)
+        scratch_alloc(static_cast<size_t>(2 * shares * BM * BN) * sizeof(float), where, &memory)
                 .code != STATUS_OK) {
         return status.code != STATUS_OK ? status
                                         : launch_blocks(streamk<BK>, spec<BK>, tiles, s, where);
     }
     s.partial_sums = static_cast<float *>(memory);
-    status = counters_take(static_cast<size_t>(shared), where, &s.arrivals);
+    status = counters_alloc(static_cast<size_t>(shared), where, &s.arrivals);
     if (status.code == STATUS_OK) {
         s.whole_tiles = whole, s.shared_steps = shared * steps, s.shares = shares;
         status = launch_blocks(streamk<BK>, spec<BK>, whole + shares, s, where);
-        scratch_give(s.arrivals, where);
+        scratch_free(s.arrivals, where);
     }
-    scratch_give(memory, where);
+    scratch_free(memory, where);
     return status;
 }
 

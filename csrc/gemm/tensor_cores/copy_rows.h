@@ -50,8 +50,8 @@ Status with_rows_copied(const Matrix &X, int64_t count, const Launch *where,
                             static_cast<long long>(X.rows));
     }
     void *memory;
-    Status status = scratch_take(static_cast<size_t>(matrices * X.rows * pitch) * sizeof(float),
-                                 where, &memory);
+    Status status = scratch_alloc(static_cast<size_t>(matrices * X.rows * pitch) * sizeof(float),
+                                  where, &memory);
     if (status.code != STATUS_OK) {
         return status;
     }
@@ -63,7 +63,7 @@ Status with_rows_copied(const Matrix &X, int64_t count, const Launch *where,
     if (status.code == STATUS_OK) {
         status = multiply(copy.to);
     }
-    scratch_give(memory, where);
+    scratch_free(memory, where);
     return status;
 }
 

@@ -797,7 +797,7 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
              tiles};
         if (pass == 0) {
             void *memory;
-            const Status status = scratch_take(arrays.bytes, where, &memory);
+            const Status status = scratch_alloc(arrays.bytes, where, &memory);
             if (status.code != STATUS_OK) {
                 drop_unfilled(where);
                 return status;
@@ -815,7 +815,7 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
     if (status.code == STATUS_OK) {
         status = launch_recompute<T>(q, where);
     }
-    scratch_give(arrays.memory, where);
+    scratch_free(arrays.memory, where);
     return status;
 }
 

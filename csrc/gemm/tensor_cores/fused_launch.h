@@ -67,7 +67,7 @@ Status launch_tile(const Sgemm *problem, const Launch *where, int slices, unsign
     Status status = take_sums<T>(problem, where, &q, &memory);
     if (status.code == STATUS_OK) {
         status = launch_checked<AddingTile>(problem, where, multiply, false);
-        scratch_give(memory, where);
+        scratch_free(memory, where);
     }
     return status;
 }

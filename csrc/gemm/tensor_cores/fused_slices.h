@@ -160,7 +160,7 @@ Status take_sums(const Sgemm *problem, const Launch *where, FusedProduct *q, voi
         q->rows = arrays.take<RowOfA>(rows);
         return arrays.bytes;
     };
-    const Status status = scratch_take(place(nullptr), where, memory);
+    const Status status = scratch_alloc(place(nullptr), where, memory);
     if (status.code == STATUS_OK) {
         place(static_cast<char *>(*memory));
     }

@@ -586,7 +586,7 @@ inline bool find_prepared(const Matrix &X, Prepared *prepared, const Launch *whe
     if (prepared && !prepared->memory) {
         Arrays needed = {nullptr, 0};
         plan_split(X, 1, &needed);
-        if (scratch_take(needed.bytes, where, &prepared->memory).code != STATUS_OK) {
+        if (scratch_alloc(needed.bytes, where, &prepared->memory).code != STATUS_OK) {
             prepared->memory = nullptr;
         }
     }
@@ -598,7 +598,7 @@ inline void drop_unfilled(const Launch *where)
 {
     for (Prepared *const prepared : where->prepared) {
         if (prepared && !prepared->ready) {
-            scratch_give(prepared->memory, where);
+            scratch_free(prepared->memory, where);
             prepared->memory = nullptr;
         }
     }

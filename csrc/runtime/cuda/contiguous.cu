@@ -26,7 +26,7 @@ class Contiguous {
     ~Contiguous()
     {
         if (memory_) {
-            scratch_give(memory_, where_);
+            scratch_free(memory_, where_);
         }
     }
 
@@ -37,7 +37,7 @@ class Contiguous {
         if (matrix_is_contiguous(&given_) || bytes_of(given_) == 0) {
             return status_ok();
         }
-        const Status status = scratch_take(bytes_of(given_), where_, &memory_);
+        const Status status = scratch_alloc(bytes_of(given_), where_, &memory_);
         copy_ = {static_cast<float *>(memory_), given_.rows, given_.cols, given_.cols, 1};
         *matrix = copy_;
         return status.code == STATUS_OK && filled ? copy(copy_, given_, where_) : status;

@@ -184,8 +184,8 @@ extern "C" CustomGpu *custom_gpu_new(void)
     if (!codes) {
         return nullptr;
     }
-    codes->gpu = {launch,       scratch_take, scratch_give, launch_failed,
-                  launch_shape, clear,        copy,         combine};
+    codes->gpu = {launch,       scratch_alloc, scratch_free, launch_failed,
+                  launch_shape, clear,         copy,         combine};
     return &codes->gpu;
 }
 

@@ -174,7 +174,7 @@ Prepared *prepared_of(Operand *operand, int64_t panel, const Launch *where)
     const int64_t slot = panel % operand->held;
     Prepared *const prepared = &operand->prepared[slot];
     if (operand->prepared_panel[slot] != panel) {
-        scratch_give(prepared->memory, where);
+        scratch_free(prepared->memory, where);
         *prepared = {};
     }
     operand->prepared_panel[slot] = panel;
@@ -522,7 +522,7 @@ void release_panels(Call *call, Operand *operand)
 {
     const Launch where = {call->device, call->streams->run, nullptr, {}, false};
     for (int slot = 0; operand->prepared && slot < operand->held; ++slot) {
-        scratch_give(operand->prepared[slot].memory, &where);
+        scratch_free(operand->prepared[slot].memory, &where);
     }
     allocator_free(call->device, operand->memory);
     free(operand->content);
