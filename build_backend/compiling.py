@@ -440,7 +440,7 @@ def plan(root: Path, environ: Mapping[str, str], toolkit: Toolkit | HipToolkit |
         flags = ["-x", "c++", "-std=c++20", "-g1", "-fno-exceptions", *_AS_WRITTEN, *common]
         flags += _PLAIN if is_rung else []
         flags += ["-O0"] if "clang" in cxx.version else ["-O1", "-fno-tree-sra"]
-        flags += ["-fsanitize=thread", "-DSGEMM_COUNTED=1"]
+        flags += ["-fsanitize=thread", "-DSGEMM_TRACED=1"]
         jobs.append(Job(cxx, source, _object(f"{kind}count", source), flags, counted=True))
     host = f"{kind}host"
     for source in [

@@ -226,7 +226,7 @@ ENDLESS_LOOP = "float sum = 0.0f; for (volatile int n = ENDLESS; n;) n = n;"
 def test_an_endless_trace_ends_sanitize():
     """Only the counting build is endless."""
     text = changed("float sum = 0.0f;", ENDLESS_LOOP)
-    text = f"""#if defined(SGEMM_SANITIZED) || !defined(SGEMM_COUNTED)
+    text = f"""#if defined(SGEMM_SANITIZED) || !defined(SGEMM_TRACED)
 #define ENDLESS 0
 #else
 #define ENDLESS 1

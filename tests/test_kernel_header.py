@@ -34,7 +34,9 @@ def version() -> int:
 
 def test_the_version_has_every_name_that_it_promises():
     text = kernel_file("kernel.h") + kernel_file("launch.h")
-    defined = set(re.findall(r"^(?:#define (?=\w)|[^\n/#]*?[\w>&*] [*&]?(?=\w+\())(\w+)", text, re.MULTILINE))
+    defined = set(
+        re.findall(r"^(?:#define (?=\w)|[^\n/#]*?[\w>&*] [*&]?(?=\w+\())(\w+)", text, re.MULTILINE)
+    )
     assert PROMISED[version()] <= defined
     assert version() == max(PROMISED)
 

@@ -79,6 +79,34 @@ def test_a_long_comment_is_found(begin):
     assert long_comments(f"{line}\n{line[:100]}\n{'x' * 101}\n") == [line]
 
 
+def unset_macros(root):
+    """The macros SGEMM_... in conditions of C and CUDA files that no file and no flag defines."""
+    folders = ("csrc", "tests", "benchmarks", "build_backend", "sgemm_kernels")
+    kinds = {".c", ".cpp", ".cu", ".cuh", ".h", ".in", ".mk", ".py"}
+    texts = {
+        path: path.read_text(encoding="utf-8")
+        for folder in folders
+        for path in (root / folder).rglob("*.*")
+        if path.suffix in kinds
+    }
+    code = "".join(text for path, text in texts.items() if path.suffix not in {".mk", ".py"})
+    conditions = re.findall(r"^[ \t]*#[ \t]*(?:el)?if(?:n?def)?\b(?:.*\\\n)*.*", code, re.MULTILINE)
+    tested = set(re.findall(r"\bSGEMM_\w+", "".join(conditions)))
+    return tested - set(
+        re.findall(r"(?:-D|#[ \t]*define[ \t]+)(SGEMM_\w+)", "".join(texts.values()))
+    )
+
+
+def test_each_macro_in_a_condition_is_defined_somewhere():
+    assert unset_macros(ROOT) == set()
+
+
+def test_a_misspelt_macro_is_found(tmp_path):
+    (tmp_path / "csrc").mkdir()
+    (tmp_path / "csrc/a.h").write_text("#define SGEMM_A 1\n#if SGEMM_A && defined(SGEMM_AA)\n")
+    assert unset_macros(tmp_path) == {"SGEMM_AA"}
+
+
 def private(name):
     return name.startswith("_") and not name.endswith("__")
 

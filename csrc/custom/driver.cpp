@@ -29,7 +29,7 @@
 #endif
 #include "../emulator/sanitizer/sanitizer.h"
 
-#ifdef SGEMM_COUNTED
+#ifdef SGEMM_TRACED
 extern "C" const Variant *const __start_sgemm_counted[];
 #define KERNEL __start_sgemm_counted[0]
 #else

@@ -7,7 +7,7 @@
 #else
 #include "../base/threads.h"
 #endif
-#ifdef SGEMM_COUNTED
+#ifdef SGEMM_TRACED
 #include "../emulator/access_trace/access_trace.h"
 #endif
 
@@ -22,7 +22,7 @@ void use_gpu(const CustomGpu *to_use)
 
 } // namespace
 
-#ifdef SGEMM_COUNTED
+#ifdef SGEMM_TRACED
 extern "C" const Variant *const __start_sgemm_counted[];
 #define VARIANT_CUSTOM __start_sgemm_counted[0]
 #else
@@ -76,7 +76,7 @@ extern "C" Status counters_alloc(size_t count, const Launch *where, unsigned **c
         CUSTOM_KERNEL_VERSION, VARIANT_CUSTOM, nullptr, nullptr, use_gpu, nullptr                  \
     }
 
-#elif defined(SGEMM_COUNTED)
+#elif defined(SGEMM_TRACED)
 
 #define PARTS                                                                                      \
     {                                                                                              \

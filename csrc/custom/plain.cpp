@@ -7,7 +7,7 @@
 
 #include <initializer_list>
 
-#ifndef SGEMM_COUNTED
+#ifndef SGEMM_TRACED
 #define SGEMM_CUSTOM 1
 #endif
 #include "plain_host.h"
@@ -16,7 +16,7 @@
 #include "../base/scratch.h"
 extern "C" const CustomGpu *custom_gpu_of_library(void); /* library.cpp */
 #endif
-#ifdef SGEMM_COUNTED
+#ifdef SGEMM_TRACED
 void name_scratch(const void *first, size_t bytes, bool zeros);
 void name_operand(const char *name, const Matrix &X, size_t bytes);
 #endif
@@ -35,7 +35,7 @@ const CustomGpu *gpu_in_use()
 {
     return custom_gpu_of_library();
 }
-#elif defined(SGEMM_COUNTED)
+#elif defined(SGEMM_TRACED)
 const CustomGpu *gpu_in_use()
 {
     return nullptr;
@@ -58,7 +58,7 @@ Status take(size_t bytes, const Launch *where, void **memory)
     constexpr size_t beside = 0;
 #endif
     *memory = aligned_alloc(256, (bytes + 255) / 256 * 256 + beside);
-#ifdef SGEMM_COUNTED
+#ifdef SGEMM_TRACED
     if (*memory) {
         name_scratch(*memory, bytes, true);
     }
@@ -171,7 +171,7 @@ Status fill(const Operand &X, const Launch *where)
 
 } // namespace
 
-#if defined(SGEMM_COUNTED) && !defined(SGEMM_SANITIZED)
+#if defined(SGEMM_TRACED) && !defined(SGEMM_SANITIZED)
 /* Memory for a whole operand instead of the one that the trace has. Only pages that the kernel
  * touches take memory. */
 static Status replace(int index, int64_t rows, int64_t cols, bool transposed, float **data,
@@ -237,7 +237,7 @@ extern "C" Status plain_launch(const PlainFacts *facts, PlainStart *start, const
                                const Launch *where)
 {
     const Sgemm &p = *problem;
-#if defined(SGEMM_COUNTED) && !defined(SGEMM_SANITIZED)
+#if defined(SGEMM_TRACED) && !defined(SGEMM_SANITIZED)
     return count_accesses(*facts, start, p, where);
 #endif
     if (p.A.cols == 0 || p.alpha == 0.0f) {

@@ -24,7 +24,7 @@ void grid_copy_begins(void *to, const void *data, int bytes, int line);
 
 /* If accesses are counted: a function of its own, so that they are attributed to the calling
  * line. */
-#ifdef SGEMM_COUNTED
+#ifdef SGEMM_TRACED
 #define COPY_FUNCTION static __attribute__((noinline, unused))
 #else
 #define COPY_FUNCTION static inline

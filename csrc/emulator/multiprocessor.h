@@ -100,7 +100,7 @@ extern __thread Multiprocessor *multiprocessor;
 /* Stacks are one page further apart: at a power of two they would share cache sets. */
 #if defined(SGEMM_ASAN) || defined(SGEMM_TSAN)
 constexpr size_t stack_bytes = 256 * 1024; /* sanitizers need more, and a guard page */
-#elif defined(SGEMM_CHECKED) || defined(SGEMM_COUNTED) || defined(SGEMM_STOPPABLE)
+#elif defined(SGEMM_CHECKED) || defined(SGEMM_TRACED) || defined(SGEMM_STOPPABLE)
 constexpr size_t stack_bytes = 576 * 1024; /* a GPU's thread has at most 512 KB of local memory */
 #else
 constexpr size_t stack_bytes = 64 * 1024;

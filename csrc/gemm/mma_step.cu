@@ -5,7 +5,7 @@
 // begin at 0, and it recomputes the small sums, which show most of the arithmetic, in float32.
 #include "../kernel/ptx.h"
 
-#ifndef SGEMM_COUNTED
+#ifndef SGEMM_TRACED
 namespace {
 
 constexpr int rows = 16, cols = 8, depth = 16;

@@ -106,7 +106,7 @@ template <class T> static __device__ __forceinline__ T &dynamic_shared()
     extern __shared__ __align__(1024) unsigned char dynamic_shared_bytes[];
 #endif
     T &shared = *reinterpret_cast<T *>(dynamic_shared_bytes);
-#ifdef SGEMM_COUNTED
+#ifdef SGEMM_TRACED
     name_array("As", shared.As, sizeof shared.As);
     name_array("Bs", shared.Bs, sizeof shared.Bs);
 #endif

@@ -18,7 +18,7 @@
 #ifdef SGEMM_CUSTOM
 #include "../base/custom_kernel.h"
 #endif
-#ifdef SGEMM_COUNTED
+#ifdef SGEMM_TRACED
 #include "../emulator/access_trace/traced.h"
 #endif
 #ifdef SGEMM_NAMES_LAUNCHES
@@ -46,7 +46,7 @@ static inline Status memory_alloc(size_t bytes, bool zeros, void **memory)
     if (*memory && zeros) {
         memset(*memory, 0, bytes);
     }
-#ifdef SGEMM_COUNTED
+#ifdef SGEMM_TRACED
     name_scratch(*memory, bytes, zeros);
 #endif
 #ifdef SGEMM_DEFERRED_ASYNC
@@ -176,7 +176,7 @@ static inline Status multiprocessors_of(const Launch *where, int *count)
  * all. */
 static inline Status multiprocessors_to_fill(const Launch *where, int *count)
 {
-#if defined(SGEMM_COUNTED) && !defined(SGEMM_SANITIZED)
+#if defined(SGEMM_TRACED) && !defined(SGEMM_SANITIZED)
     (void)where;
     *count = 1;
     return status_ok();
@@ -269,8 +269,8 @@ static Status launch_either(Arguments... arguments)
 #define DECLARE_ON_GPU(type, launcher)
 #define ON_GPU(launcher) nullptr
 #endif
-#ifdef SGEMM_COUNTED
-#define DEFINE_VARIANT(name, ...) COUNTED_VARIANT(name, __VA_ARGS__)
+#ifdef SGEMM_TRACED
+#define DEFINE_VARIANT(name, ...) TRACED_VARIANT(name, __VA_ARGS__)
 #else
 #define DEFINE_VARIANT(name, ...)                                                                  \
     DECLARE_FUSED(Launcher, launch_##name)                                                         \

@@ -120,7 +120,7 @@ template <class... Types> static void plain_thread(const void *what)
 {
     const auto &call = *static_cast<const PlainCall<Types...> *>(what);
     const int64_t *const grid = call.shape.grid, *const block = call.shape.block;
-#if defined(SGEMM_COUNTED) && !defined(SGEMM_SANITIZED)
+#if defined(SGEMM_TRACED) && !defined(SGEMM_SANITIZED)
     plain_block_index = {0, 0, blockIdx.x}; /* only the blocks of the first tile are counted */
 #else
     const auto x = static_cast<unsigned>(grid[0]), y = static_cast<unsigned>(grid[1]);
@@ -145,7 +145,7 @@ static Status plain_run_on_cpu(void (*kernel)(Types...),
                                const PlainShape &shape, const Launch *where)
 {
     const PlainCall<Types...> call = {kernel, values, shape};
-#if defined(SGEMM_COUNTED) && !defined(SGEMM_SANITIZED)
+#if defined(SGEMM_TRACED) && !defined(SGEMM_SANITIZED)
     const int64_t blocks = shape.grid[2];
 #else
     int64_t blocks = shape.grid[0] * shape.grid[1] * shape.grid[2];
@@ -193,7 +193,7 @@ static inline Status plain_launch_on_gpu(const void *kernel, const PlainShape &s
     }
     return error == cudaSuccess ? status_ok() : launch_failed(where, error);
 }
-#elif defined(SGEMM_CUSTOM) && !defined(SGEMM_COUNTED)
+#elif defined(SGEMM_CUSTOM) && !defined(SGEMM_TRACED)
 static inline Status plain_launch_on_gpu(const void *, const PlainShape &shape, void **arguments,
                                          const Launch *where)
 {
@@ -212,12 +212,12 @@ static Status plain_run(void (*kernel)(Types...), const PlainValue (&values)[siz
         return status;
     }
 #ifndef __CUDACC__
-#if defined(SGEMM_CUSTOM) && !defined(SGEMM_COUNTED)
+#if defined(SGEMM_CUSTOM) && !defined(SGEMM_TRACED)
     if (!custom_gpu)
 #endif
         return plain_run_on_cpu(kernel, values, shape, where);
 #endif
-#if defined(__CUDACC__) || (defined(SGEMM_CUSTOM) && !defined(SGEMM_COUNTED))
+#if defined(__CUDACC__) || (defined(SGEMM_CUSTOM) && !defined(SGEMM_TRACED))
     /* Each argument in memory of its own type. */
     struct Slot {
         alignas(16) unsigned char bytes[16];

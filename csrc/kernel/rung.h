@@ -19,7 +19,7 @@ typedef void RungKernel(int M, int N, int K, float alpha, const float *A, const 
  * the distance of those of the whole matrix. */
 static inline int64_t rung_cols(const Sgemm *problem)
 {
-#ifdef SGEMM_COUNTED
+#ifdef SGEMM_TRACED
     return problem->C.row_stride;
 #else
     return problem->C.cols;

@@ -116,7 +116,7 @@ def access_trace_build() -> Build:
     kernel = ("-O0",) if clang else ("-O1", "-fno-tree-sra", "-fno-reorder-blocks")
     kernel = (*kernel, "-fno-exceptions", "-ffp-contract=off", "-fsanitize=thread")
     parts = (*_device(), "emulator/access_trace/access_trace.cpp", "custom/library.cpp")
-    return Build("access_trace", kernel, ("-O2", "-DSGEMM_COUNTED=1"), parts, annotated=True)
+    return Build("access_trace", kernel, ("-O2", "-DSGEMM_TRACED=1"), parts, annotated=True)
 
 
 def sanitizer_build(*, variables: str = "pattern") -> Build:
@@ -127,7 +127,7 @@ def sanitizer_build(*, variables: str = "pattern") -> Build:
     kernel = (*kernel, *_variables_are(variables))
     parts = (*_device(), *_sources("emulator/sanitizer"), "custom/large.cpp", "custom/driver.cpp")
     return Build(
-        "sanitizer", kernel, ("-O2", "-DSGEMM_COUNTED=1", "-DSGEMM_SANITIZED=1"), parts, True, ()
+        "sanitizer", kernel, ("-O2", "-DSGEMM_TRACED=1", "-DSGEMM_SANITIZED=1"), parts, True, ()
     )
 
 

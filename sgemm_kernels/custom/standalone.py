@@ -15,7 +15,7 @@ DEFINED = {
     "CUDART_VERSION": True,
     "__CUDACC_RTC__": False,
     "__AMDGCN_WAVEFRONT_SIZE": False,
-    "SGEMM_COUNTED": False,
+    "SGEMM_TRACED": False,
     "SGEMM_CUDA": False,
     "SGEMM_FUSED": False,
     "SGEMM_FUSED_TOO": False,

@@ -53,7 +53,7 @@ _OF_THE_CPU_DEVICE = {
     "csrc/base/threads.h",
 }
 _OF_OTHER_BUILDS = re.compile(
-    r"^#ifdef SGEMM_(?:COUNTED|CUSTOM|DEFERRED_ASYNC|FUSED_TOO|NAMES_LAUNCHES|SANITIZED)\n"
+    r"^#ifdef SGEMM_(?:CUSTOM|DEFERRED_ASYNC|FUSED_TOO|NAMES_LAUNCHES|SANITIZED|TRACED)\n"
     r"(?:(?!#).*\n|#(?:include|define) .*\n)*#endif.*\n",
     re.MULTILINE,
 )

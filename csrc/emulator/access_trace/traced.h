@@ -63,7 +63,7 @@ void count_wgmma(int n, const void *a, const void *b, int swizzle);
     (count_wgmma(n, nullptr, b, swizzle), grid_wgmma_registers(d, n, a, b, swizzle, __VA_ARGS__))
 
 /* count_block finds the kernels through a section that the linker collects. */
-#define COUNTED_VARIANT(name, ...)                                                                 \
+#define TRACED_VARIANT(name, ...)                                                                  \
     static const Variant variant_##name = {#name, __VA_ARGS__, {launch_##name##_cpu, nullptr}};    \
     __attribute__((used, section("sgemm_counted"))) static const Variant *counted_##name =         \
         &variant_##name

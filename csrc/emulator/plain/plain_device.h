@@ -16,7 +16,7 @@
 
 /* ------------------------------------------------------------------ qualifiers */
 
-#ifdef SGEMM_COUNTED
+#ifdef SGEMM_TRACED
 /* An access in a helper is attributed to its own line, not to the line that calls the helper: the
  * compiler inlines what these mark. */
 #undef __device__
@@ -314,7 +314,7 @@ static inline T *plain_dynamic_shared(const char *name, int line = __builtin_LIN
         plain_fail("the kernel has dynamic shared memory, and its size is 0: pass shared= (bytes)",
                    line);
     }
-#ifdef SGEMM_COUNTED
+#ifdef SGEMM_TRACED
     name_dynamic_shared(name, dynamic_shared_bytes, plain_shared_bytes);
 #else
     (void)name;
@@ -326,7 +326,7 @@ static inline T *plain_dynamic_shared(const char *name, int line = __builtin_LIN
 template <class T, size_t LENGTH>
 static inline void plain_name_array(const char *name, const T (&array)[LENGTH])
 {
-#ifdef SGEMM_COUNTED
+#ifdef SGEMM_TRACED
     name_array(name, array, sizeof array);
 #else
     (void)name, (void)array;

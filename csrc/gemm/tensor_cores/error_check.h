@@ -15,7 +15,7 @@
 
 namespace {
 
-#ifdef SGEMM_COUNTED
+#ifdef SGEMM_TRACED
 constexpr float check_threshold = 0.0f; /* the zeros that are counted represent ordinary operands */
 #else
 constexpr float check_threshold = 32768.0f; /* 2^15 */
@@ -376,7 +376,7 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
         const bool in_float4s = is_aligned16(address(q.p.C, 0, 0, matrix)) && q.p.C.cols % 4 == 0 &&
                                 q.p.C.col_stride == 1 && q.p.C.row_stride % 4 == 0;
         const Scales scales(*this);
-#ifdef SGEMM_COUNTED
+#ifdef SGEMM_TRACED
         name_array("staging", staging_of_warps, sizeof(Staging) * T::threads / 32);
 #endif
         Staging &staging = staging_of_warps[thread / 32];
@@ -823,7 +823,7 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
 
 #if defined(__CUDACC__)
 extern "C" Launcher launch_splitk_cuda;
-#elif !defined(SGEMM_COUNTED)
+#elif !defined(SGEMM_TRACED)
 extern "C" const Variant variant_per_element, variant_splitk;
 #else
 /* The product for K = 0, which splitk computes in other builds. */
@@ -845,7 +845,7 @@ static inline Status launch_unless_short(Launcher *in_fp16, const Sgemm *problem
 {
 #ifdef __CUDACC__
     Launcher *const in_fp32 = launch_splitk_cuda;
-#elif defined(SGEMM_COUNTED)
+#elif defined(SGEMM_TRACED)
     if (problem->A.cols == 0) {
         return scale_C(problem);
     }

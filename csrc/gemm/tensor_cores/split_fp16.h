@@ -433,7 +433,7 @@ __global__ void __launch_bounds__(split_threads) split_rows(const SplitBoth both
         for (int i = 0; i < split_threads / 8; ++i) {
             any_nonzero |= nonzero[i];
         }
-#ifdef SGEMM_COUNTED
+#ifdef SGEMM_TRACED
         any_nonzero = 1; // the counting build multiplies zeros, and counts as if they were not zero
 #endif
         s.to.nonzero[s.to.first_group() * s.to.chunks + block] = any_nonzero != 0;
