@@ -54,7 +54,11 @@ if not FAKE:
     @pytest.mark.fake_cuda
     @pytest.mark.timeout(900)
     @pytest.mark.parametrize(
-        "file", ["test_on_gpu.py", "on_fake_gpu.py", "on_fake_exchange.py", "on_fake_many.py"]
+        "file",
+        [
+            *("test_on_gpu.py", "on_fake_gpu.py", "on_fake_exchange.py", "on_fake_many.py"),
+            "on_fake_contiguous.py",
+        ],
     )
     def test_over_the_fake_cuda_runtime(file):
         path = str(Path(__file__).with_name(file))

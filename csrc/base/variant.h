@@ -30,7 +30,7 @@ typedef struct {
 typedef struct {
     int device;                 /* index of the device; the calling thread has made it current */
     void *stream;               /* CUDA: the stream to launch into */
-    const Interrupt *interrupt; /* CPU: polled while the launch runs; may be NULL */
+    const Interrupt *interrupt; /* polled between launches; CPU: also in one. May be NULL */
     Prepared *prepared[2];      /* for A and for B; NULL if the operand is used only once */
     bool run_inline;            /* CPU: the calling thread runs it, without polling the interrupt */
 } Launch;

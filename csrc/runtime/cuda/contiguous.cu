@@ -79,12 +79,22 @@ Status launch_contiguous(const Variant *variant, const Sgemm *problem, const Lau
     if (!variant->spec.contiguous) {
         return variant_launch(variant, DEVICE_CUDA, problem, where, launched);
     }
-    for (; *launched < problem->count; ++*launched) {
-        const Sgemm one = part_of_batch(problem, *launched, 1);
-        const Status status = launch_one(variant, one, where);
-        if (status.code != STATUS_OK) {
-            return status;
-        }
+    /* An operand that all products share is copied once. */
+    Contiguous A(problem->A, where), B(problem->B, where);
+    Sgemm batch = *problem;
+    Status status = status_ok();
+    if (batch.A.batch_stride == 0) {
+        status = A.prepare(true, &batch.A);
     }
-    return status_ok();
+    if (status.code == STATUS_OK && batch.B.batch_stride == 0) {
+        status = B.prepare(true, &batch.B);
+    }
+    while (*launched < batch.count && status.code == STATUS_OK) {
+        if (*launched > 0 && interrupt_raised(where->interrupt)) {
+            return status_error(STATUS_INTERRUPTED, "interrupted");
+        }
+        status = launch_one(variant, part_of_batch(&batch, *launched, 1), where);
+        *launched += status.code == STATUS_OK;
+    }
+    return status;
 }

@@ -533,19 +533,21 @@ void release_panels(Call *call, Operand *operand)
 }
 
 /* True unless launches will copy panels, for a kernel that takes contiguous matrices, and there is
- * no memory for the copies. */
+ * no memory for the copies. The launches find what is allocated here idle. */
 bool leaves_room(Call *call)
 {
-    const int64_t N = call->C.array.cols, K = call->A.array.cols;
-    if (!call->product.variant->spec.contiguous ||
-        (!call->A.by_columns && !call->B.by_columns && N % 4 == 0 && K % 4 == 0)) {
-        return true;
+    void *copies[3] = {};
+    int count = 0;
+    for (const Operand *const operand : {&call->A, &call->B, &call->C}) {
+        const bool has_gaps = operand->by_columns || operand->array.cols % 4 != 0;
+        if (call->product.variant->spec.contiguous && has_gaps && call->status.code == STATUS_OK) {
+            call->status =
+                allocator_alloc(call->device, operand->slot_bytes, nullptr, &copies[count++]);
+        }
     }
-    void *memory;
-    call->status =
-        allocator_alloc(call->device, call->A.slot_bytes + call->B.slot_bytes + call->C.slot_bytes,
-                        nullptr, &memory);
-    allocator_free(call->device, memory);
+    for (void *const copy : copies) {
+        allocator_free(call->device, copy);
+    }
     return call->status.code == STATUS_OK;
 }
 
@@ -582,7 +584,7 @@ bool fit_panels(Call *call)
     if (call->status.code == STATUS_OUT_OF_MEMORY) {
         cuda_give_idle_back(); /* frees the memory of dead arrays on the GPU */
     }
-    for (int share = 9; share >= 5 && call->status.code == STATUS_OUT_OF_MEMORY; share -= 2) {
+    for (int share = 9; share >= 3 && call->status.code == STATUS_OUT_OF_MEMORY; share -= 2) {
         const Status full = call->status;
         call->status = allocator_available(call->device, &available);
         if (call->status.code != STATUS_OK) {

@@ -76,7 +76,7 @@ Matrix all_rows(const Matrix &C, int64_t count)
 Status queue(const Product *product, const char *staged, size_t in, const Sgemm *there,
              void *memory, const Matrix *copied_out, cudaStream_t stream)
 {
-    const Launch where = {product->device, stream, nullptr, {}, false};
+    const Launch where = {product->device, stream, &product->interrupt, {}, false};
     Status status =
         in == 0
             ? status_ok()
