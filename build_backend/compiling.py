@@ -497,7 +497,8 @@ def _plan_hip(
         target, first = _object("hip", source), Path("csrc/base/cuda/hip.h")
         if (ANY_GPU if "cuda" not in source.parts else "__global__") in text:
             log = Path(f"build/hip_resources/{source.stem}.txt")
-            jobs.append(Job(hipcc, source, target, for_gpu, log=log, first=first))
+            its_flags = [*for_gpu, *(_PLAIN if source.parent == rungs.FOLDER else [])]
+            jobs.append(Job(hipcc, source, target, its_flags, log=log, first=first))
         elif "cuda" in source.parts and source.stem != "custom_gpu":  # NVRTC's kernels
             host_flags = ["-x", "c++", *flags, "-D__HIP_PLATFORM_AMD__=1", *about_toolkit]
             jobs.append(Job(cxx, source, target, host_flags, search, outside, first=first))

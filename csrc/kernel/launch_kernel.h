@@ -14,7 +14,7 @@ static inline cudaError_t begin_kernel(const void *kernel, const KernelSpec *spe
                                        int64_t matrices, const void *argument, const Launch *where)
 {
     void *arguments[] = {const_cast<void *>(argument)};
-    return hipLaunchKernel(
+    return cudaLaunchKernel(
         kernel, dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(matrices)),
         dim3(static_cast<unsigned>(spec->threads[0]), static_cast<unsigned>(spec->threads[1])),
         arguments, static_cast<size_t>(spec->dynamic_bytes),

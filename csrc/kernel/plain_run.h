@@ -115,11 +115,11 @@ static inline __attribute__((always_inline)) void plain_apply(const PlainCall<Ty
     call.kernel(plain_argument<Types>(call.values[INDEX])...);
 }
 
-/* Runs one thread. */
-template <class... Types> static void plain_thread(const void *what)
+/* Sets what the kernel reads as blockIdx, gridDim and blockDim. ThreadSanitizer does not watch this:
+ * all threads of a block set the same memory to the same values. */
+__attribute__((no_sanitize("thread"))) static void plain_begin_thread(const PlainShape &shape)
 {
-    const auto &call = *static_cast<const PlainCall<Types...> *>(what);
-    const int64_t *const grid = call.shape.grid, *const block = call.shape.block;
+    const int64_t *const grid = shape.grid, *const block = shape.block;
 #if defined(SGEMM_TRACED) && !defined(SGEMM_SANITIZED)
     plain_block_index = {0, 0, blockIdx.x}; /* only the blocks of the first tile are counted */
 #else
@@ -135,7 +135,14 @@ template <class... Types> static void plain_thread(const void *what)
                            static_cast<unsigned>(grid[2]));
     plain_block_size = dim3(static_cast<unsigned>(block[0]), static_cast<unsigned>(block[1]),
                             static_cast<unsigned>(block[2]));
-    plain_shared_bytes = static_cast<size_t>(call.shape.shared_bytes);
+    plain_shared_bytes = static_cast<size_t>(shape.shared_bytes);
+}
+
+/* Runs one thread. */
+template <class... Types> static void plain_thread(const void *what)
+{
+    const auto &call = *static_cast<const PlainCall<Types...> *>(what);
+    plain_begin_thread(call.shape);
     plain_apply(call, typename PlainCounted<sizeof...(Types)>::List());
 }
 

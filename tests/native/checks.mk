@@ -16,8 +16,8 @@
 # tensor_cores.cu the bits of tensor cores, hopper.cu the instructions for warpgroups and clusters,
 # small_batch.cu the kernels for batches of small products, grouped.cu the one for products of
 # different shapes.
-# planted.cu, workers.c, team.c and hopper.cu contain bugs, plant.py puts some into the rung
-# `fused`, and each checker must find its own. Those targets need g++: clang 14's ThreadSanitizer
+# planted.cu, workers.c, team.c and hopper.cu contain bugs, plant.py puts some into three rungs,
+# and each checker must find its own. Those targets need g++: clang 14's ThreadSanitizer
 # misses races in large blocks.
 
 ifeq ($(origin CXX),default)
@@ -95,7 +95,7 @@ build/check/$(1)/%.cu.o: %.cu tests/native/checks.mk | build/check/$(1)/compiler
 	@mkdir -p $$(@D)
 	$$(CXX) -x c++ -std=c++20 -Icsrc/gemm/tensor_cores $$($(1)_flags) $$($(1)_kernels) -c $$< -o $$@
 
-build/check/$(1)/build/ladder/%.cu.o: $(1)_kernels += -fno-strict-aliasing -Wno-unused \
+build/check/$(1)/build/ladder/%.cu.o build/check/$(1)/build/planted/%.cu.o: $(1)_kernels += -fno-strict-aliasing -Wno-unused \
 	-Wno-sign-compare -Wno-unknown-pragmas -Wno-attributes
 
 build/check/$(1)/%.cpp.o: %.cpp tests/native/checks.mk | build/check/$(1)/compiler
@@ -110,23 +110,30 @@ build/check/$(1)/%.c.o: %.c tests/native/checks.mk | build/check/$(1)/compiler
 endef
 $(foreach checker,asan tsan poison gpu,$(eval $(call CHECKER,$(checker))))
 
-# The driver with a bug in the rung `fused`: see plant.py.
-FUSED_BUGS := $(shell sed -n 's/^    "\(fused_[a-z_]*\)": {.*/\1/p' tests/native/plant.py)
-fused_bug_objects := $(FUSED_BUGS:%=build/check/poison/build/check/fused/%.cu.o)
-.PRECIOUS: build/check/fused/%.cu
-build/check/fused/%.cu: tests/native/plant.py $(addprefix csrc/gemm/tensor_cores/, \
+# The driver with a bug in a rung, whose name the bug's begins with: see plant.py.
+BUGS := $(shell sed -n 's/^    "\([a-z0-9]*_[a-z_]*\)": {.*/\1/p' tests/native/plant.py)
+FUSED_BUGS := $(filter fused_%,$(BUGS))
+LADDER_BUGS := $(filter-out fused_%,$(BUGS))
+.PRECIOUS: build/planted/%.cu
+$(FUSED_BUGS:%=build/planted/%.cu): $(addprefix csrc/gemm/tensor_cores/, \
 		fused.cu fused_launch.h fused_slices.h split_in_registers.h)
+$(LADDER_BUGS:%=build/planted/%.cu): $(RUNGS)
+build/planted/%.cu: tests/native/plant.py
 	@mkdir -p $(@D)
-	$(PYTHON) $< $* $(word 2,$^) > $@
+	$(PYTHON) $< $* > $@
 
-$(FUSED_BUGS:%=build/check/poison/%): build/check/poison/%: \
-		build/check/poison/build/check/fused/%.cu.o \
-		$(filter-out %/fused.cu.o,$(poison_objects))
-	$(poison_link) $^ -o $@ -ldl
+# $(1): the checker, $(2): the bug, $(3): the rung's own object, which this one replaces
+define PLANTED
+build/check/$(1)/$(2): build/check/$(1)/build/planted/$(2).cu.o $(filter-out $(3),$($(1)_objects))
+	$$($(1)_link) $$^ -o $$@ -ldl
+-include build/check/$(1)/build/planted/$(2).cu.d
+endef
+$(foreach bug,$(FUSED_BUGS),$(eval $(call PLANTED,poison,$(bug),%/fused.cu.o)))
+$(foreach checker,asan tsan poison,$(foreach bug,$(LADDER_BUGS),$(eval $(call \
+	PLANTED,$(checker),$(bug),build/check/$(checker)/build/ladder/%_$(firstword $(subst _, ,$(bug))).cu.o))))
 
 # Compiled in half the time, and run on a few shapes only.
-$(fused_bug_objects): poison_level := -g1 -O1
--include $(fused_bug_objects:.o=.d)
+$(FUSED_BUGS:%=build/check/poison/build/planted/%.cu.o): poison_level := -g1 -O1
 
 # Instrumented as a whole; without kernels it needs no flags for shared arrays.
 build/check/%/workers: tests/native/workers.c csrc/runtime/workers.c csrc/runtime/strided.c \
@@ -181,7 +188,8 @@ checkers-poison: build/check/poison/hopper
 
 asan: WORKERS := build/check/asan/workers
 asan: HOPPER := build/check/asan/hopper --planted
-asan: build/check/asan/driver build/check/asan/workers $(SINGLE_FILE:%=build/check/asan/%)
+asan: build/check/asan/driver build/check/asan/workers $(SINGLE_FILE:%=build/check/asan/%) \
+		build/check/asan/tile2d_overread build/check/asan/async_overread
 	$< cpu edges big
 	$< cpu --planted none edges big
 	$< cpu --planted warp_none edges
@@ -195,6 +203,10 @@ asan: build/check/asan/driver build/check/asan/workers $(SINGLE_FILE:%=build/che
 	@$(MUST_FIND) 'planted\.cu.*misaligned address' $< cpu --planted misaligned_float4 few
 	@$(MUST_FIND) 'tensor_cores\.h.*misaligned address' $< cpu --planted misaligned_row few
 	@$(MUST_FIND) 'planted\.cu.*signed integer overflow' $< cpu --planted offset_overflow big
+	@$(MUST_FIND) 'global-buffer-overflow.*05_tile2d\.cu' build/check/asan/tile2d_overread cpu \
+		--rung tile2d few
+	@$(MUST_FIND) 'heap-buffer-overflow.*09_async\.cu' build/check/asan/async_overread cpu \
+		--rung async few
 	build/check/asan/tensor_cores
 	build/check/asan/hopper
 	build/check/asan/small_batch 300
@@ -214,7 +226,8 @@ tsan: TEAM = $(IN_PLACE) build/check/tsan/team
 tsan: SMALL_BATCH = $(IN_PLACE) build/check/tsan/small_batch
 tsan: GROUPED = $(IN_PLACE) build/check/tsan/grouped
 tsan: build/check/tsan/driver build/check/tsan/workers build/check/tsan/team \
-		build/check/tsan/hopper build/check/tsan/small_batch build/check/tsan/grouped
+		build/check/tsan/hopper build/check/tsan/small_batch build/check/tsan/grouped \
+		build/check/tsan/tile2d_no_barrier build/check/tsan/async_no_wait
 	$(DRIVER) cpu few
 	$(SMALL_BATCH) 60
 	$(GROUPED) 12
@@ -233,6 +246,10 @@ tsan: build/check/tsan/driver build/check/tsan/workers build/check/tsan/team \
 	@$(MUST_FIND) $(BOTH_LINES) $(DRIVER) cpu --planted no_fence_before_arrival few
 	@$(MUST_FIND) $(BOTH_LINES) $(DRIVER) cpu --planted no_fence_after_arrival few
 	@$(MUST_FIND) $(BOTH_LINES) $(DRIVER) cpu --planted stored_after_arrival few
+	@$(MUST_FIND) 'data race.*05_tile2d\.cu' $(IN_PLACE) build/check/tsan/tile2d_no_barrier cpu \
+		--rung tile2d few
+	@$(MUST_FIND) 'data race.*09_async\.cu' $(IN_PLACE) build/check/tsan/async_no_wait cpu \
+		--rung async few
 	$(HOPPER) cluster_none
 	@$(MUST_FIND) 'data race.*hopper\.cu' $(HOPPER) no_cluster_barrier_before_reading
 	@$(MUST_FIND) 'data race.*hopper\.cu' $(HOPPER) block_barrier_before_reading
@@ -250,7 +267,8 @@ poison-orders: build/check/poison/driver
 
 poison-bugs: HOPPER := build/check/poison/hopper --planted
 poison-bugs: build/check/poison/driver $(SINGLE_FILE:%=build/check/poison/%) \
-		$(FUSED_BUGS:%=build/check/poison/%)
+		$(FUSED_BUGS:%=build/check/poison/%) build/check/poison/tile2d_no_barrier \
+		build/check/poison/tile2d_unset_edge build/check/poison/async_no_wait
 	$< cpu edges big
 	$< cpu --planted none edges orders big
 	$< cpu --planted dynamic_none edges orders big
@@ -321,7 +339,12 @@ poison-bugs: build/check/poison/driver $(SINGLE_FILE:%=build/check/poison/%) \
 		--rung fused few
 	@$(MUST_FIND) 'other bits with the threads and blocks' \
 		build/check/poison/fused_order_of_slices cpu --rung fused orders
-	@{ $< --list; build/check/poison/hopper --list; printf '%s\n' $(FUSED_BUGS); } | \
+	@$(MUST_FIND) 'other bits with the threads' build/check/poison/tile2d_no_barrier cpu \
+		--rung tile2d orders
+	@$(MUST_FIND) 'is -?nan' build/check/poison/tile2d_unset_edge cpu --rung tile2d edges
+	@$(MUST_FIND) 'no thread waited for the copy' build/check/poison/async_no_wait cpu \
+		--rung async few
+	@{ $< --list; build/check/poison/hopper --list; printf '%s\n' $(BUGS); } | \
 		while read -r bug _; do \
 		grep -q -E -e "(--planted |HOPPER\) |check/poison/)$$bug( |$$)" tests/native/checks.mk || { \
 		echo "no checker looks for the planted bug '$$bug'"; exit 1; }; done

@@ -1,7 +1,8 @@
 /* Checks the rungs element by element, without Python, so that sanitizers can watch.
  *
  *   driver cpu|cuda|cuda-exact SET...                  every rung, every tile size of splitk and
- *                                                      waves, streamk's divisions, simt's kernels
+ *                                                      waves, streamk's divisions, the library's
+ *                                                      kernels
  *   driver cpu|cuda|cuda-exact --planted NAME SET...   one planted bug, which should fail
  *   driver cpu --rung NAME SET...                      one rung
  *   driver --list                                      the planted bugs
@@ -46,6 +47,8 @@
 extern const Variant *const planted_bugs[];     /* planted.cu */
 extern const Variant *const tilings_of_waves[]; /* tilings.cu */
 extern "C" const Variant variant_shallow;       /* shallow.cu */
+/* ../../csrc/gemm/simt/portable.cu */
+extern "C" const Variant variant_portable, variant_per_element;
 
 #ifdef SGEMM_CUDA
 /* device_memory.cu */
@@ -1031,6 +1034,11 @@ int main(int count, char **arguments)
             const std::string name = (*rung)->name;
             const bool is_plan = name == "waves" || name == "streamk" || name == "tma";
             all_passed &= passes(*rung, {words.begin() + 1, words.end()}, is_plan);
+        }
+    }
+    for (const Variant *const inside : {&variant_portable, &variant_per_element}) {
+        if (inside->launch[kind]) { /* simt chooses them where it has no plans */
+            all_passed &= passes(inside, {words.begin() + 1, words.end()});
         }
     }
     /* Adding split-K partial sums touches all of C, which is too much memory for 'big'. */

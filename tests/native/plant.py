@@ -1,11 +1,20 @@
-"""Plants a bug in the rung `fused`: prints its source with one mistake.
+"""Plants a bug in a rung: prints its source with one mistake.
 
-python plant.py NAME SOURCE prints the source; python plant.py --list prints all names. checks.mk
-compiles them, and its checkers must find them. The mistakes are of kinds that `fused` adds to the
-ladder; hopper.cu has mistakes of pipelines in general."""
+python plant.py NAME prints the source; python plant.py --list prints all names, which begin with
+the rung's. checks.mk compiles them, and its checkers must find them. The mistakes in `fused` are of
+kinds that it adds to the ladder; hopper.cu has mistakes of pipelines in general. Those in the
+ladder's rungs show that the checkers watch the shared memory of plain kernels."""
 
 import sys
+import tomllib
 from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT))
+
+from build_backend import rungs  # noqa: E402
+
+FUSED = ROOT / "csrc/gemm/tensor_cores/fused.cu"
 
 HEADERS = ("fused_launch.h", "fused_slices.h", "split_in_registers.h")
 """What the rung includes of its own; these texts take the places of the #include lines."""
@@ -37,14 +46,27 @@ BUGS = {
     "fused_no_wait": {"mbarrier_wait(shared.full + ahead.index, ahead.parity);": ""},
     # keeps partial sums in the order in which blocks end, so their sum depends on it
     "fused_order_of_slices": {STORED_SLICE: TICKET + STORED_SLICE.replace("work.slice", "place")},
+    # reads a row behind the array Bs
+    "tile2d_overread": {"&Bs[k][tx]": "&Bs[k][tx] + BN"},
+    # computes with tiles that others may still be storing
+    "tile2d_no_barrier": {"__syncthreads(); // the tiles are complete": ""},
+    # leaves the tile as it was where it lies beyond the edges of B
+    "tile2d_unset_edge": {
+        "Bs[b_k + i][b_col] = inside ? b_from[(size_t)i * N] : 0.0f;": "if (inside) "
+        "Bs[b_k + i][b_col] = b_from[(size_t)i * N];"
+    },
+    # reads behind the memory that the launch allocates
+    "async_overread": {"b = &s.Bs[next][0][tx]": "b = (const float *)(&s + 1) - BN"},
+    # does not wait for the tiles that other threads copy
+    "async_no_wait": {"wait(next, token);": ""},
 }
 
 
-def whole(source: str, folder: Path) -> str:
+def text_of_fused() -> str:
     """The source with the text of its own headers."""
+    source = FUSED.read_text()
     for header in HEADERS:
-        text = (folder / header).read_text()
-        source = source.replace(f'#include "{header}"\n', text)
+        source = source.replace(f'#include "{header}"\n', (FUSED.parent / header).read_text())
     return source
 
 
@@ -57,9 +79,18 @@ def planted(name: str, source: str) -> str:
     return source
 
 
+def launcher(name: str) -> str:
+    """The file that the build would generate for the rung with the bug."""
+    rung = name.partition("_")[0]
+    table = tomllib.loads((ROOT / rungs.TABLE).read_text())[rung]
+    text = (ROOT / rungs.TABLE.parent / table["file"]).read_text()
+    return rungs.launcher(rung, table, planted(name, text))
+
+
 if __name__ == "__main__":
     if sys.argv[1:] == ["--list"]:
         print("\n".join(BUGS))
     else:
-        rung = Path(sys.argv[2])
-        print(planted(sys.argv[1], whole(rung.read_text(), rung.parent)))
+        bug = sys.argv[1]
+        in_fused = bug.startswith("fused_")
+        print(planted(bug, text_of_fused()) if in_fused else launcher(bug))

@@ -110,6 +110,7 @@
 #define cudaHostRegister hipHostRegister
 #define cudaHostUnregister hipHostUnregister
 #define cudaLaunchHostFunc hipLaunchHostFunc
+#define cudaLaunchKernel hipLaunchKernel
 #define cudaMalloc hipMalloc
 #define cudaMallocAsync hipMallocAsync
 #define cudaMemGetInfo hipMemGetInfo
