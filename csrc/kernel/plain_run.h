@@ -115,8 +115,8 @@ static inline __attribute__((always_inline)) void plain_apply(const PlainCall<Ty
     call.kernel(plain_argument<Types>(call.values[INDEX])...);
 }
 
-/* Sets what the kernel reads as blockIdx, gridDim and blockDim. ThreadSanitizer does not watch this:
- * all threads of a block set the same memory to the same values. */
+/* Sets what the kernel reads as blockIdx, gridDim and blockDim. ThreadSanitizer does not watch it,
+ * since all threads of a block set the same memory to the same values. */
 __attribute__((no_sanitize("thread"))) static void plain_begin_thread(const PlainShape &shape)
 {
     const int64_t *const grid = shape.grid, *const block = shape.block;
