@@ -1,7 +1,8 @@
 """Generates the launchers of the ladder's rungs from csrc/ladder/launches.toml.
 
 Each is a file of C++ for all compilers: the rung's text, its KernelSpec and its catalog entry. The
-text for the CPU device is transformed like that of a plain kernel.
+text for the CPU device is transformed like that of a plain kernel. A header lists the rungs for the
+catalog.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ import importlib
 import re
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 FOLDER = Path("build/ladder")
 """Where the files are generated, relative to the source root."""
+NAMES = FOLDER / "names.h"
 TABLE = Path("csrc/ladder/launches.toml")
+_HEAD = f"/* Generated from {TABLE} by build_backend/rungs.py. */\n"
 _CUSTOM = Path(__file__).parent.parent / "sgemm_kernels/custom"
 
 
@@ -34,25 +37,33 @@ plain_text = _plain_text()
 
 
 def generate(root: Path) -> list[Path]:
-    """Writes the launchers that changed. Returns the paths of all, relative to root, in the
-    ladder's order."""
-    made = []
-    for name, rung in tomllib.loads((root / TABLE).read_text()).items():
-        path = FOLDER / rung["file"]
-        text = launcher(name, rung, (root / TABLE.parent / rung["file"]).read_text())
+    """Writes the launchers and the list of rungs, as far as they changed. Returns the launchers'
+    paths, relative to root, in the ladder's order."""
+    table = tomllib.loads((root / TABLE).read_text())
+    launchers = {
+        FOLDER / rung["file"]: launcher(
+            name, rung, (root / TABLE.parent / rung["file"]).read_text()
+        )
+        for name, rung in table.items()
+    }
+    for path, text in {**launchers, NAMES: names(table)}.items():
         if not ((root / path).is_file() and (root / path).read_text() == text):
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(text)
-        made.append(path)
-    return made
+    return [*launchers]
+
+
+def names(table: Iterable[str]) -> str:
+    """A header that lists the rungs."""
+    listed = "".join(f" \\\n    EACH({name})" for name in table)
+    return f"{_HEAD}#define LADDER(EACH){listed}\n"
 
 
 def launcher(name: str, rung: Mapping[str, Any], text: str) -> str:
     """The launcher of one rung, given its entry in the table and its text."""
     headers = "".join(f"#include <{each}>\n" for each in plain_text.cuda_headers(text))
     parts = [
-        f"/* Generated from {TABLE} by build_backend/rungs.py. */\n"
-        f'#include "../../csrc/kernel/rung.h"\n#ifdef __CUDACC__\n{headers}#endif\n',
+        f'{_HEAD}#include "../../csrc/kernel/rung.h"\n#ifdef __CUDACC__\n{headers}#endif\n',
         _configuration(f"rung_{name}", name, rung, text),
     ]
     launch = f"rung_{name}::launch(problem, where)"

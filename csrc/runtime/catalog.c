@@ -3,13 +3,18 @@
 #include <math.h>
 #include <string.h>
 
+#include "../../build/ladder/names.h"
 #include "../gemm/plan/proofs.h"
 
+/* The library's rungs. LADDER has those of csrc/ladder, in the order of launches.toml. */
+#define LIBRARY(EACH)                                                                              \
+    EACH(splitk) EACH(streamk) EACH(tma) EACH(mma) EACH(wgmma) EACH(waves) EACH(fused)
+
 /* Each kernel's file defines its variant at the end. */
-extern const Variant variant_naive, variant_coalesced, variant_smem, variant_tile1d, variant_tile2d,
-    variant_vec4, variant_prefetch, variant_warptile, variant_async, variant_raster, variant_splitk,
-    variant_streamk, variant_tma, variant_mma, variant_wgmma, variant_waves, variant_fused,
-    variant_simt, variant_auto, variant_mma_step;
+#define DECLARE(name) extern const Variant variant_##name;
+LADDER(DECLARE)
+LIBRARY(DECLARE)
+extern const Variant variant_simt, variant_auto, variant_mma_step;
 
 #ifdef SGEMM_CUDA
 Launcher launch_cublas_cuda, launch_cublas_tf32_cuda; /* cuda/cublas.cu */
@@ -37,15 +42,9 @@ static const Variant reference_tf32 = {
 };
 #endif
 
-const Variant *const catalog[] = {
-    &variant_naive,    &variant_coalesced, &variant_smem,
-    &variant_tile1d,   &variant_tile2d,    &variant_vec4,
-    &variant_prefetch, &variant_warptile,  &variant_async,
-    &variant_raster,   &variant_splitk,    &variant_streamk,
-    &variant_tma,      &variant_mma,       &variant_wgmma,
-    &variant_waves,    &variant_fused,     &variant_cublas,
-    &variant_simt,     &variant_auto,      NULL,
-};
+#define ENTRY(name) &variant_##name,
+const Variant *const catalog[] = {LADDER(ENTRY) LIBRARY(ENTRY) ENTRY(cublas) ENTRY(simt) ENTRY(auto)
+                                      NULL};
 
 const Variant *catalog_find(const char *name)
 {

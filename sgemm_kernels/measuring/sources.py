@@ -48,9 +48,10 @@ _DEPENDS = {
 """The sources of an experiment, unless they are those of the library's kernels and of the choice
 among them. Results of `measure` with a rung of the ladder are of the experiment "ladder"."""
 
-_OF_THE_CPU_DEVICE = {
+_LEFT_OUT = {
     *("csrc/emulator", "csrc/emulator/access_trace", "csrc/emulator/plain"),
     "csrc/base/threads.h",
+    "build/ladder",  # made from the table of launches by the build
 }
 _OF_OTHER_BUILDS = re.compile(
     r"^#ifdef SGEMM_(?:CUSTOM|DEFERRED_ASYNC|FUSED_TOO|NAMES_LAUNCHES|SANITIZED|TRACED)\n"
@@ -103,7 +104,7 @@ def _with_headers(sources: list[Path], root: Path) -> Iterator[tuple[str, str]]:
     while waiting:
         path = waiting.pop()
         place = path.relative_to(root).as_posix()
-        if place in seen or {place, place.rpartition("/")[0]} & _OF_THE_CPU_DEVICE:
+        if place in seen or {place, place.rpartition("/")[0]} & _LEFT_OUT:
             continue
         seen.add(place)
         text = _OF_OTHER_BUILDS.sub("", path.read_text(encoding="utf-8"))

@@ -26,9 +26,10 @@ endif
 
 # The generated launchers of the ladder's rungs, which contain the rungs.
 RUNGS := $(patsubst csrc/%,build/%,$(wildcard csrc/ladder/*.cu))
-$(RUNGS) &: $(wildcard csrc/ladder/*) build_backend/rungs.py sgemm_kernels/custom/plain_text.py
+$(RUNGS) build/ladder/names.h &: $(wildcard csrc/ladder/*) build_backend/rungs.py \
+		sgemm_kernels/custom/plain_text.py
 	$(PYTHON) -m build_backend.rungs
-	touch $(RUNGS)
+	touch $(RUNGS) build/ladder/names.h
 
 CHECK_SOURCES := $(wildcard csrc/base/*.c csrc/runtime/*.c csrc/frontends/c/*.c \
 	csrc/gemm/plan/*.c csrc/runtime/cpu/*.cpp csrc/emulator/*.cpp csrc/emulator/plain/*.cpp csrc/gemm/*.cu \
@@ -102,7 +103,7 @@ build/check/$(1)/%.cpp.o: %.cpp tests/native/checks.mk | build/check/$(1)/compil
 	@mkdir -p $$(@D)
 	$$(CXX) -std=c++20 $$($(1)_flags) -O3 -c $$< -o $$@
 
-build/check/$(1)/%.c.o: %.c tests/native/checks.mk | build/check/$(1)/compiler
+build/check/$(1)/%.c.o: %.c tests/native/checks.mk | build/check/$(1)/compiler build/ladder/names.h
 	@mkdir -p $$(@D)
 	$$(CC) -std=c11 $$($(1)_flags) -c $$< -o $$@
 
