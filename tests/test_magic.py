@@ -121,16 +121,16 @@ def test_a_missing_barrier_is_reported_with_its_line_in_the_cell(notebook):
     assert "mine is WRONG:" in said
     line, code = re.search(r"mine\.cu:(\d+): race: .*\n +\1 \| (.+)", said).groups()
     assert cell.splitlines()[int(line) - 1] == code
-    assert "a[i] = As[ty + i * ROWS][k];" in code
-    removed = f"{cell.splitlines().index('        UNROLL(2)') + 1}"
+    assert "a[i] = As[i];" in code
+    removed = TILE2D.splitlines().index(BARRIER.rstrip()) + 2  # the cell's first line is the magic
     assert re.search(rf"- +{removed}          __syncthreads\(\);", said)
     assert "<pre>" in shown[0]["text/html"]
 
 
 def test_a_run_is_compared_with_the_previous_one(notebook):
-    options = "--bench 32 --against naive cublas --trace --device cpu"
+    options = "--like tile2d --bench 32 --against naive cublas --trace --device cpu"
     notebook.run(f"%%sgemm mine {options}\n{TILE2D}")
-    changed = TILE2D.replace("TUNABLE(TM, 8)", "TUNABLE(TM, 4)")
+    changed = TILE2D.replace("TM = 8", "TM = 4")
     reply, said, shown = notebook.run(f"%%sgemm mine {options}\n{changed}")
     assert reply["status"] == "ok"
     assert "Source: lines changed since the last run:" in said
@@ -144,13 +144,13 @@ def test_a_run_is_compared_with_the_previous_one(notebook):
 
 
 def test_cells_with_different_names_do_not_interfere(notebook):
-    notebook.run(f"%%sgemm one --trace\n{TILE2D}")
-    _, said, _ = notebook.run(f"%%sgemm other --trace\n{TILE2D}")
+    notebook.run(f"%%sgemm one --like tile2d --trace\n{TILE2D}")
+    _, said, _ = notebook.run(f"%%sgemm other --like tile2d --trace\n{TILE2D}")
     assert "last run" not in said
 
 
 def test_a_compile_error_has_the_line_numbers_of_the_cell(notebook):
-    cell = f"%%sgemm mine\n{TILE2D.replace('float sum[TM]', 'floot sum[TM]')}"
+    cell = f"%%sgemm mine --like tile2d\n{TILE2D.replace('float sum[TM]', 'floot sum[TM]')}"
     reply, said, _ = notebook.run(cell)
     assert reply["status"] == "error"
     line = int(re.search(r"mine\.cu:(\d+):5: error: ", said)[1])
@@ -186,7 +186,7 @@ def test_an_empty_cell_without_like_is_refused(notebook):
 
 def test_without_matplotlib_accesses_are_shown_as_a_table(notebook):
     notebook.run("import sys; sys.modules['sgemm_kernels.explaining.trace_picture'] = None")
-    _, said, _ = notebook.run(f"%%sgemm mine --trace\n{TILE2D}")
+    _, said, _ = notebook.run(f"%%sgemm mine --like tile2d --trace\n{TILE2D}")
     notebook.run("del sys.modules['sgemm_kernels.explaining.trace_picture']")
     assert "The same data as a table" in said
     assert "load As (shared)" in said

@@ -318,6 +318,31 @@ def test_defines_replace_constants_of_the_file():
         sk.kernel(text, name="mine", defines={"NOTHING": 16}, **launch)
 
 
+def test_like_launches_a_copy_of_a_rung_with_its_own_constants():
+    text = sk.source("tile2d").replace("BM = 128, BN = 128", "BM = 64, BN = 32")
+    mine = sk.kernel(text, name="mine", like="tile2d")
+    assert (mine.variant.block_tile, mine.variant.threads) == ((64, 32, 8), 32)
+    assert mine.check(device="cpu")
+    narrow = sk.kernel(text, name="narrow", like="tile2d", shared=64, tile=(64, 32, 4))
+    assert (narrow.variant.block_tile, narrow.variant.shared_bytes) == (
+        (64, 32, 4),
+        mine.variant.shared_bytes + 64,
+    )
+    with pytest.raises(ValueError, match=r"uses no WM.*constexpr int WM = .*BK, BM, BN"):
+        sk.kernel(text, name="odd", like="tile2d", defines={"WM": 96})
+
+
+def test_a_rungs_copy_without_a_launch_is_refused_with_what_to_pass(tmp_path):
+    path = tmp_path / "mine.cu"
+    path.write_text(sk.source("tile2d"))
+    with pytest.raises(ValueError, match=r"its launch is missing: .*like='tile2d'"):
+        sk.kernel(path)
+    with pytest.raises(ValueError, match=r"its launch is missing: .*kernel\('.*mine.cu', like="):
+        sk.tune(path, {"BM": [64]})
+    with pytest.raises(ValueError, match="no rung of 'tile3d': the rungs are naive"):
+        sk.kernel(path, like="tile3d")
+
+
 # ------------------------------------------------------------------ wrong kernels
 
 TILED = {"grid": "(N/TILE, M/TILE)", "block": "(TILE, TILE)"}

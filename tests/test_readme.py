@@ -11,6 +11,7 @@ import pytest
 import sgemm_kernels
 from sgemm_kernels import variants
 from sgemm_kernels._catalog import kernel_place
+from sgemm_kernels._launches import launches
 from sgemm_kernels.cli.report import renew
 from sgemm_kernels.measuring.measurement import UNMET
 
@@ -246,10 +247,12 @@ def test_the_readme_tells_how_to_avoid_the_warning_without_a_gpu():
     assert python(quiet, **NO_GPU).stderr == ""
 
 
-def test_contributing_names_the_last_rung():
+def test_contributing_names_the_last_rungs():
     *_, last = [variant.file for variant in variants() if variant.file]
+    *_, plain = launches().values()
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert f"`csrc/{kernel_place(last)}`, the last rung" in page
+    assert f"`csrc/ladder/{plain['file']}`, the last one" in page
 
 
 def test_the_librarys_guide_names_functions_that_exist():

@@ -19,6 +19,9 @@ pytestmark = pytest.mark.usefixtures("custom_cache")
 
 BARRIER = "        __syncthreads(); // the tiles are complete\n"
 TYPED = "float sum[TM][TN] = {};"
+LINES = sk.source("tile2d").splitlines()
+CONSTANTS = next(line for line in LINES if line.startswith("constexpr int BM"))
+READ = "            a[i] = As[i];"
 
 
 @pytest.fixture
@@ -99,27 +102,28 @@ def test_errors_are_messages_without_a_traceback(mine, capsys, arguments, fact):
 
 
 def test_try_reports_a_correct_kernel_and_its_changes(mine, capsys):
-    change(mine, "TUNABLE(TM, 8)", "TUNABLE(TM, 4)")
+    change(mine, "TM = 8", "TM = 4")
     assert main(["try", "mine.cu", "--like", "tile2d", "--device", "cpu"]) == 0
     verdict, changes = capsys.readouterr().out.split("\n\n")
     assert verdict.startswith("mine is correct: ")
     title, old, new = changes.splitlines()
     assert title == "Source: lines changed since tile2d:"
-    assert old.split()[:2] == ["-", "11"]
-    assert "TUNABLE(TM, 8)" in old
-    assert new.split()[:2] == ["+", "11"]
-    assert "TUNABLE(TM, 4)" in new
+    assert old.split()[:2] == ["-", str(LINES.index(CONSTANTS) + 1)]
+    assert "TM = 8" in old
+    assert new.split()[:2] == ["+", str(LINES.index(CONSTANTS) + 1)]
+    assert "TM = 4" in new
 
 
 def test_try_first_names_the_line_of_a_missing_barrier(mine, capsys):
     change(mine, BARRIER, "")
     arguments = ["--check", "--trace", "--bench", "64", "--device", "cpu"]
-    assert main(["try", "mine.cu", *arguments]) == 1
+    assert main(["try", "mine.cu", "--like", "tile2d", *arguments]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "mine is WRONG:"
-    assert lines[1].startswith("  mine.cu:58: race: ")
-    assert lines[2].startswith("      58 |                 a[i] = As[")
-    assert any(line.startswith("  mine.cu:58: wrong values: ") for line in lines)
+    number = LINES.index(READ) + 1
+    assert lines[1].startswith(f"  mine.cu:{number}: race: ")
+    assert lines[2].startswith(f"      {number} | {READ}")
+    assert any(line.startswith(f"  mine.cu:{number}: wrong values: ") for line in lines)
     assert lines[-1] == "mine is not timed or traced until it is correct."
 
 
@@ -139,12 +143,15 @@ def test_try_times_a_kernel_beside_its_neighbours(mine, capsys):
 @pytest.mark.skipif(any(d.kind == "cuda" and d.usable for d in sk.devices()), reason="has a GPU")
 def test_without_a_gpu_there_are_no_times(mine, capsys, monkeypatch):
     monkeypatch.setattr("sgemm_kernels.cli.trial.measure", pytest.fail)
-    assert main(["try", "mine.cu", "--bench", "4096"]) == 0
+    assert main(["try", "mine.cu", "--like", "tile2d", "--bench", "4096"]) == 0
     assert capsys.readouterr().out.startswith("No times: this machine has no usable GPU")
 
 
 def test_try_counts_bytes_beside_its_neighbours(mine, capsys):
-    assert main(["try", "mine.cu", "--trace", "--against", "tile1d", "cublas"]) == 0
+    assert (
+        main(["try", "mine.cu", "--like", "tile2d", "--trace", "--against", "tile1d", "cublas"])
+        == 0
+    )
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     (own,) = (row for row in rows if row[:1] == ["mine"])
     (other,) = (row for row in rows if row[:1] == ["tile1d"])
@@ -158,16 +165,17 @@ def test_try_counts_bytes_beside_its_neighbours(mine, capsys):
 
 def test_compile_errors_have_the_lines_of_the_file(mine, capsys):
     change(mine, TYPED, "floot sum[TM][TN] = {};")
-    assert main(["try", "mine.cu"]) == 2
-    assert "mine.cu:41:5: error: " in capsys.readouterr().err
+    assert main(["try", "mine.cu", "--like", "tile2d"]) == 2
+    assert f"mine.cu:{LINES.index(f'    {TYPED}') + 1}:5: error: " in capsys.readouterr().err
 
 
 class Watched:
     """Runs ``try --watch`` in a separate process and reads it line by line."""
 
     def __init__(self, *arguments):
+        program = [sys.executable, "-m", "sgemm_kernels"]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "sgemm_kernels", "try", "mine.cu", "--watch", *arguments],
+            [*program, "try", "mine.cu", "--like", "tile2d", "--watch", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -212,9 +220,9 @@ def test_watch_tries_again_at_each_save(mine):
         said = watched.until_it_waits()
         assert "mine is WRONG" in said
         assert "lines changed since the last run" in said
-        assert "-   54          __syncthreads();" in said
+        assert f"-   {LINES.index(BARRIER.rstrip()) + 1}          __syncthreads();" in said
         change(mine, TYPED, "floot sum[TM][TN] = {};")
-        assert "mine.cu:41:5: error: " in watched.until_it_waits()
+        assert f"mine.cu:{LINES.index(f'    {TYPED}') + 1}:5: error: " in watched.until_it_waits()
         # Like an editor that saves: the file is missing for a moment.
         mine.rename(mine.with_suffix(".old"))
         assert watched.is_silent(0.6)
@@ -245,16 +253,16 @@ def test_watch_waits_for_the_next_save_after_an_unreadable_one(mine):
 def test_watch_waits_for_the_next_save_if_the_file_is_missing(mine, monkeypatch, capsys):
     tried = []
 
-    def kernel(path):
+    def kernel(path, **launch):
         tried.append(path)
         if len(tried) == 2:
             raise KeyboardInterrupt
         mine.unlink()
-        return sk.kernel(path)
+        return sk.kernel(path, **launch)
 
     monkeypatch.setattr(custom_kernels, "kernel", kernel)
     monkeypatch.setattr(custom_kernels.time, "sleep", lambda _: mine.write_text("again"))
-    assert main(["try", "mine.cu", "--watch"]) == 0
+    assert main(["try", "mine.cu", "--like", "tile2d", "--watch"]) == 0
     assert len(tried) == 2
     assert "mine.cu" in capsys.readouterr().err
 
@@ -262,7 +270,7 @@ def test_watch_waits_for_the_next_save_if_the_file_is_missing(mine, monkeypatch,
 def test_tune_finds_the_best_tiles_of_a_file(mine, capsys):
     (mine.parent / "space.json").write_text('{"BM": [40, 128], "TM": [8]}')
     arguments = ["--space", "space.json", "--sizes", "32", "--device", "cpu"]
-    assert main(["tune", "mine.cu", *arguments, "--json", "found.json"]) == 0
+    assert main(["tune", "mine.cu", "--like", "tile2d", *arguments, "--json", "found.json"]) == 0
     out = capsys.readouterr().out
     assert "2 of 2 tried: 1 did not compile, 1 right" in out
     found = json.loads((mine.parent / "found.json").read_text())
@@ -272,17 +280,18 @@ def test_tune_finds_the_best_tiles_of_a_file(mine, capsys):
 def test_tune_fails_if_no_candidate_is_right(mine):
     (mine.parent / "space.json").write_text('{"BM": [40]}')
     arguments = ["--space", "space.json", "--sizes", "32", "--device", "cpu"]
-    assert main(["tune", "mine.cu", *arguments]) == 1
+    assert main(["tune", "mine.cu", "--like", "tile2d", *arguments]) == 1
 
 
 def test_on_the_cpu_tune_uses_a_small_size_by_default(mine, monkeypatch):
     asked = []
 
-    def tune(file, space, sizes, **options):
-        asked.append((file, space, sizes, options["device"]))
+    def tune(kernel, space, sizes, **options):
+        asked.append((kernel.name, space, sizes, options["device"]))
         raise ValueError("enough")
 
     monkeypatch.setattr("sgemm_kernels.cli.custom_kernels.tune", tune)
     (mine.parent / "space.json").write_text('{"BM": [64]}')
-    assert main(["tune", "mine.cu", "--space", "space.json", "--device", "cpu"]) == 2
-    assert asked == [("mine.cu", {"BM": [64]}, 128, "cpu")]
+    arguments = ["--like", "tile2d", "--space", "space.json", "--device", "cpu"]
+    assert main(["tune", "mine.cu", *arguments]) == 2
+    assert asked == [("mine", {"BM": [64]}, 128, "cpu")]

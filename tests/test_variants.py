@@ -8,22 +8,12 @@ import pytest
 
 from sgemm_kernels import _core, run, variants
 from sgemm_kernels._catalog import kernel_place
+from sgemm_kernels._launches import launches
 
 from .support import NO_GPU, OVER_HIP, printed_by
 
-LADDER = ["naive", "coalesced", "smem", "tile1d", "tile2d", "vec4", "prefetch"]
-LADDER += [
-    "warptile",
-    "async",
-    "raster",
-    "splitk",
-    "streamk",
-    "tma",
-    "mma",
-    "wgmma",
-    "waves",
-    "fused",
-]
+LIBRARY = ["splitk", "streamk", "tma", "mma", "wgmma", "waves", "fused"]
+LADDER = [*launches(), *LIBRARY]
 RUNGS = [variant for variant in variants() if variant.file is not None]
 TILES_HELD = {"prefetch": 2, "warptile": 2, "async": 4, "raster": 4, "splitk": 4}
 TILES_HELD |= {"streamk": 4, "tma": 4, "mma": 3, "wgmma": 6, "waves": 6, "fused": 6}

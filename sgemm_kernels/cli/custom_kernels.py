@@ -127,7 +127,7 @@ def _tune_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SPACE.json",
         type=Path,
         required=True,
-        help='values to try for each TUNABLE: {"BM": [64, 128], "TM": [4, 8]}',
+        help='values to try for each constant: {"BM": [64, 128], "TM": [4, 8]}',
     )
     parser.add_argument(
         "--sizes",
@@ -149,16 +149,21 @@ def _tune_arguments(parser: argparse.ArgumentParser) -> None:
         "--json", metavar="JSON", type=Path, help="write all candidates to this file"
     )
     device_argument(parser)
+    parser.add_argument("--like", metavar="RUNG", help="the rung that the file started from")
+    plain_arguments(parser)
 
 
 def _tune(options: argparse.Namespace) -> int:
     refuse_unwritable(options.json)
-    if options.file.endswith(".cu"):
-        _refuse_file_name(Path(options.file))
+    space = _space(options.space)
+    target = options.file
+    if target.endswith(".cu"):
+        _refuse_file_name(Path(target))
+        target = kernel(target, like=options.like, **plain_keywords(options))
     device = find_device(options.device)
     tuning = tune(
-        options.file,
-        _space(options.space),
+        target,
+        space,
         options.sizes or default_size(device),
         device=device.name,
         strategy=options.strategy,
@@ -217,7 +222,7 @@ COMMANDS = (
         "check, time and trace a custom kernel",
         "Checks, times and traces a custom kernel, as selected. By default it is checked "
         "(--check).",
-        "mine.cu --check --bench 1024 --against vec4",
+        "mine.cu --like tile2d --bench 1024 --against vec4",
         _try,
         _try_arguments,
         "Exit status: 1 if it is wrong, 2 if it does not compile. This command runs the kernel's "
@@ -228,7 +233,7 @@ COMMANDS = (
         "tune",
         "search the best tile sizes of a custom kernel or a rung",
         "Compiles each combination of values, checks it against float64, and times it.",
-        "mine.cu --space space.json --sizes 1024",
+        "mine.cu --like tile2d --space space.json --sizes 1024",
         _tune,
         _tune_arguments,
         "Results are saved, so the same command resumes an interrupted search. Exit status: 1 if "
@@ -238,7 +243,7 @@ COMMANDS = (
     Command(
         "export",
         "export a rung as one CUDA file with a main",
-        "Writes one file with the rung's kernel, the headers that it includes, and a main. nvcc "
+        "Writes one file with the rung's kernel, any headers that it includes, and a main. nvcc "
         "compiles it to a program that checks the kernel against a CPU loop and times it beside "
         "cuBLAS.",
         "vec4 -o vec4.cu",

@@ -1,4 +1,4 @@
-"""The options that launch a plain CUDA kernel, for ``try`` and ``%%sgemm``."""
+"""The options that launch a plain CUDA kernel, for ``try``, ``tune`` and ``%%sgemm``."""
 
 import argparse
 from typing import Any

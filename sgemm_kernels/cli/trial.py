@@ -34,7 +34,9 @@ _LINES_SHOWN = 60
 
 def trial_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of a trial. Without any of them, it checks the kernel."""
-    parser.add_argument("--like", metavar="RUNG", help="the rung that it started from")
+    parser.add_argument(
+        "--like", metavar="RUNG", help="the rung that it started from, which also says its launch"
+    )
     parser.add_argument(
         "--check", action="store_true", help="compare it with float64 and check its memory accesses"
     )

@@ -1,9 +1,9 @@
 """Custom kernels: loaded at run time, and passed instead of a variant's name.
 
-A kernel's file is like a rung's. The machine's C++ compiler compiles it for the CPU device, and
-NVRTC or nvcc for a GPU. The user's cache folder keeps the compiled files. A kernel is a program
-with all your rights: do not load one that you would not run. Until it has passed ``check`` and
-``sanitize``, a kernel runs in a child process.
+A kernel's file is plain CUDA, or it is written with kernel.h. The machine's C++ compiler compiles
+it for the CPU device, and NVRTC or nvcc for a GPU. The user's cache folder keeps the compiled
+files. A kernel is a program with all your rights: do not load one that you would not run. Until it
+has passed ``check`` and ``sanitize``, a kernel runs in a child process.
 """
 
 import contextlib
@@ -113,7 +113,7 @@ class Kernel:
 
     @property
     def plain(self) -> Plain | None:
-        """The facts of a plain kernel; None for one whose file is like a rung's."""
+        """The facts of a plain kernel; None for one that is written with kernel.h."""
         return self._source.plain
 
     @property

@@ -12,7 +12,7 @@ from pathlib import Path
 from .._catalog import KERNEL_FOLDERS, kernel_place, variants
 from .._core import Error
 from . import hints, inline_ptx, plain_launcher, plain_text
-from .expressions import ExpressionError
+from .expressions import ExpressionError, constants_of
 from .launch_bounds import with_bounds
 from .plain import Plain, PlainLaunch, analysed
 from .reachable import only_for
@@ -44,7 +44,7 @@ class Source:
     included: Mapping[Path, str] = field(default_factory=dict)
     """Every file that it includes, directly or not, with the text that was read."""
     launch: PlainLaunch | None = None
-    """How it is launched, if it is a plain kernel."""
+    """How a plain kernel is launched. None for a file that is written with kernel.h."""
 
     def __post_init__(self) -> None:
         if not self.included:
@@ -66,7 +66,7 @@ class Source:
 
     @property
     def plain(self) -> Plain | None:
-        """The plain kernel; None for a file like a rung's. Raises ValueError."""
+        """The plain kernel; None for a file that is written with kernel.h. Raises ValueError."""
         if self.launch is None:
             return None
         defines = tuple(sorted(self.defines.items()))
@@ -156,12 +156,20 @@ class Source:
             elif any(re.search(rf"\b{re.escape(name)}\b", text) for text in texts):
                 flags.append(f"-D{name}={value}")
             else:
-                known = ", ".join(sorted(tunable)) or "none"
                 raise ValueError(
-                    f"{self.file} uses no {name}, which defines sets to {value}: write "
-                    f"TUNABLE({name}, ...) in it where the value belongs; what it has so: {known}"
+                    f"{self.file} uses no {name}, which defines sets to {value}: "
+                    f"{self._how_to_define(name, tunable)}"
                 )
         return flags
+
+    def _how_to_define(self, name: str, tunable: set[str]) -> str:
+        """How the file can use a define, and which it has."""
+        if self.launch is None:
+            how, known = f"TUNABLE({name}, ...)", tunable
+        else:
+            how = f"constexpr int {name} = ...;"
+            known = set(constants_of(plain_text.masked(self.whole()), {}))
+        return f"write {how} in it; it has {', '.join(sorted(known)) or 'none'}"
 
     def rungs_launched(self) -> list[str]:
         """The rungs that it launches instead of its own kernel: their files below the root."""

@@ -42,25 +42,25 @@ def kernel(
     folder (``$SGEMM_KERNELS_CACHE``, or sgemm_kernels in the user's caches) keeps the compiled
     files. A kernel is a program with all your rights: do not load one that you would not run.
 
-    The file is like a rung's, or it is any CUDA file with a ``__global__`` function of pointers,
-    sizes and scalars. Such a plain kernel needs ``grid`` and ``block``. They are expressions of M,
-    N, K and the file's constants. ``/`` rounds up, and ``//`` rounds down:
-    ``kernel("blog.cu", grid="(N/32, M/32)", block=(32, 32))``.
+    A plain kernel is any CUDA file with a ``__global__`` function of pointers, sizes and scalars.
+    It needs ``grid`` and ``block``: expressions of M, N, K and the file's constants. ``/`` rounds
+    up, and ``//`` rounds down: ``kernel("blog.cu", grid="(N/32, M/32)", block=(32, 32))``. A file
+    that started from a rung needs only ``like``: ``kernel("mine.cu", like="tile2d")``. A file that
+    is written with kernel.h has its launch in itself, and needs neither.
 
     Parameters
     ----------
     source : str or path
-        The path of a file like a rung's (see ``source``), or of a plain kernel. A str with a line
-        break is the text itself.
+        The path of the kernel's file. A str with a line break is the text itself.
     name : str, optional
         Its name, which must not be one of ``variants()``. The default is the file's name without
         the extension. A text needs a name.
     defines : mapping of str to int, optional
-        Values of constants that the file declares with TUNABLE(NAME, default), and of macros. In a
-        plain kernel also of other integer constants.
+        Values of a plain kernel's integer constants, of constants that are declared with
+        TUNABLE(NAME, default), and of macros.
     like : str, optional
-        The rung that it started from. A plain kernel without ``grid`` and ``block`` is launched
-        like that rung, with the constants of its own file.
+        The rung that it started from. A plain kernel without ``grid`` and ``block`` is launched as
+        that rung, with the constants of its own file.
     grid, block : str, int or sequence of these, optional
         The launch of a plain kernel: one to three dimensions, x first.
     shared : str or int, default 0
@@ -112,10 +112,12 @@ def kernel(
     if fault := name_fault(called):
         raise ValueError(f"{fault}: pass name= to choose another name")
     launch = None
-    from_rung = {} if like is None else launch_keywords(rung_named(like).name)
-    if grid is None and block is None and from_rung and _is_plain(text):
-        launch = PlainLaunch.of(**from_rung, function=function, arguments=arguments)
-    elif grid is not None or block is not None:
+    from_rung = {} if like is None else launch_keywords(rung_named(like, "rung").name)
+    if from_rung and grid is None and block is None and is_plain(text):
+        grid, block = from_rung["grid"], from_rung["block"]
+        shared = shared or from_rung["shared"]
+        tile = from_rung["tile"] if tile is None else tile
+    if grid is not None or block is not None:
         launch = PlainLaunch.of(
             grid,
             block,
@@ -131,11 +133,11 @@ def kernel(
             "shared, function, arguments, multiple_of, tile and accumulates are for plain kernels: "
             "pass grid= and block= too"
         )
-    elif _is_plain(text):
+    elif is_plain(text):
         raise ValueError(
-            f"{path.name} has no KernelSpec that says how it is launched: for a plain CUDA kernel "
-            "pass grid= and block=, such as grid='(N/32, M/32)', block=(32, 32), or like='tile2d' "
-            "if it started from that rung"
+            f"{path.name} is a plain CUDA kernel, so its launch is missing: pass grid= and block=, "
+            "such as grid='(N/32, M/32)', block=(32, 32), or like='tile2d' if it started from that "
+            "rung"
         )
     made = Source(path, text, checked_defines(defines or {}), launch=launch)
     if launch is not None:
@@ -143,14 +145,15 @@ def kernel(
     return Kernel(made, called)
 
 
-def _is_plain(text: str) -> bool:
-    """Whether it looks like a CUDA file that does not use this package."""
+def is_plain(text: str) -> bool:
+    """Whether it looks like a CUDA file without kernel.h."""
     code = masked(text)
     return "__global__" in code and not re.search(r"\b(RUNG|VARIANT|KernelSpec|Sgemm)\b", code)
 
 
 def rung_named(name: "str | Kernel", what: str = "source") -> Variant:
-    """The rung with that name. Raises ValueError if the ladder has none."""
+    """The rung with that name. Raises ValueError, which says what is missing, if the ladder has
+    none."""
     rungs = [entry for entry in variants() if entry.file is not None]
     for rung in rungs:
         if rung.name == name:

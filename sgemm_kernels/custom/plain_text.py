@@ -61,7 +61,7 @@ _LACKING = (
     (r"\b(tex1D\w*|tex2D\w*|texture\s*<|cudaTextureObject_t|surf\dD\w*)", "textures",
      "read global memory through a pointer, or __ldg"),
     (r"\b(this_cluster|cluster_group|__cluster_dims__)\b", "clusters in a plain kernel",
-     "start from a rung with the field .cluster in its KernelSpec"),
+     "write the file with kernel.h: its KernelSpec has a field .cluster"),
     (r"<<<", "a launch from device code", "launch one kernel, and call __device__ functions from "
      "it"),
     (r"\b__managed__\b", "managed variables", "pass a pointer, or declare the variable __device__"),

@@ -1,4 +1,4 @@
-"""Searches the best values of a kernel's TUNABLE constants.
+"""Searches the best values of a kernel's constants.
 
 Each candidate is compiled and compared with float64 in a child process, and then timed by the rules
 of ``measure``. Candidates that do not compile, are wrong or cannot be launched are counted and left
@@ -43,7 +43,7 @@ from .compiler import (
 )
 from .expressions import constants_of
 from .kernel import Kernel
-from .load import source
+from .load import is_plain, source
 from .plain import PlainLaunch
 from .plain_text import masked
 from .tuning_result import NOT_COMPILED, NOT_LAUNCHED, RIGHT, TOO_LONG, WRONG, Candidate, Tuning
@@ -78,8 +78,8 @@ def tune(
     Parameters
     ----------
     kernel_or_file
-        A rung's name, a custom kernel, or the path of its file. A kernel keeps its own defines
-        unless ``space`` has them.
+        A rung's name, a custom kernel, or the path of a file that is written with kernel.h. A
+        kernel keeps its launch, and its own defines unless ``space`` has them.
     space
         The values to try of each define: {"BM": [64, 128], "TM": [4, 8]}.
     sizes
@@ -107,7 +107,8 @@ def tune(
     Raises
     ------
     ValueError
-        An empty space, an unknown strategy, a limit below 1, or an unused define.
+        An empty space, an unknown strategy, a limit below 1, an unused define, or the path of a
+        plain kernel, whose launch is missing.
     NoCompilerError, DeviceError, OSError
         As in ``kernel`` and ``run``.
     Error
@@ -169,7 +170,14 @@ class _Target:
             path = Path(kernel_or_file)
             if path.suffix:
                 self.name = path.name
-                self._source = Source(path.absolute(), text_of(path))
+                text = text_of(path)
+                if is_plain(text):
+                    raise ValueError(
+                        f"{path.name} is a plain CUDA kernel, so its launch is missing: pass "
+                        f"kernel({str(path)!r}, like='tile2d') if it started from that rung, or "
+                        "kernel(...) with grid= and block="
+                    )
+                self._source = Source(path.absolute(), text)
             else:
                 self.name = str(path)
                 launch = launch_keywords(self.name)
