@@ -8,7 +8,8 @@
 constexpr int BM = 64, BN = 64, BK = 16, TM = 8;
 constexpr int THREADS = BM * BN / TM;
 constexpr int A_ROWS = THREADS / BK, B_ROWS = THREADS / BN; // rows of a tile that they load at once
-static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "all threads load equally much of a tile");
+static_assert(THREADS % BK == 0 && THREADS % BN == 0 && BM % A_ROWS == 0 && BK % B_ROWS == 0,
+              "the block loads whole rows of a tile");
 
 __global__ void __launch_bounds__(THREADS)
     tile1d(int M, int N, int K, float alpha, const float *A, const float *B, float beta, float *C)

@@ -9,7 +9,8 @@ constexpr int BM = 128, BN = 128, BK = 8, TM = 8, TN = 8;
 constexpr int ROWS = BM / TM, COLS = BN / TN, THREADS = ROWS * COLS; // the threads: a rectangle
 constexpr int A_ROWS = THREADS / BK, B_ROWS = THREADS / BN; // rows of a tile that they load at once
 constexpr int PAD = 4; // lengthens the rows of As, so that a column's elements are in 8 banks
-static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "all threads load equally much of a tile");
+static_assert(THREADS % BK == 0 && THREADS % BN == 0 && BM % A_ROWS == 0 && BK % B_ROWS == 0,
+              "the block loads whole rows of a tile");
 
 struct Step { // a thread's values of A and B at one step of K
     float a[TM], b[TN];

@@ -8,6 +8,7 @@
 constexpr int BM = 128, BN = 256, BK = 8, WM = 64, WN = 64, TM = 8, TN = 16, LDA = BM + 4;
 constexpr int ROWS = WM / TM, COLS = WN / TN, THREADS = BM * BN / (TM * TN); // a warp: 8 x 4
 static_assert(BM * BK == 4 * THREADS && BK * BN == 8 * THREADS, "each loads 3 float4 of the tiles");
+static_assert(ROWS * COLS == 32 && BM % WM == 0 && BN % WN == 0, "whole warps cover the tile");
 
 // Four neighbours, of which `count` are inside the matrix; zeros replace the others.
 __device__ float4 load4(const float *from, int count)

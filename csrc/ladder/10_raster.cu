@@ -18,6 +18,9 @@ struct Shared {
     __mbarrier_t full[STAGES];                     // complete when all threads' copies have landed
 };
 static_assert(sizeof(Shared) == SHARED, "the launch allocates this size");
+static_assert(ROWS * COLS == 32 && BM % WM == 0 && BN % WN == 0, "whole warps cover the tile");
+static_assert(THREADS == 256 && BN == 256 && BM % 32 == 0 && BK % 8 == 0, "load copies a tile");
+static_assert(STAGES >= 4, "a stage is refilled after all threads have read it");
 
 struct Step { // a thread's values of A and B at one step of K
     float a[TM], b[TN];

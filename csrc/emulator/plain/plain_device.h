@@ -18,9 +18,14 @@
 
 #ifdef SGEMM_TRACED
 /* An access in a helper is attributed to its own line, not to the line that calls the helper: the
- * compiler inlines what these mark. */
+ * compiler inlines what these mark. The sanitizer itself tells the helper's line, and orders accesses
+ * by the lines of the calls. */
 #undef __device__
+#ifdef SGEMM_SANITIZED
+#define __device__ __attribute__((noinline))
+#else
 #define __device__ __attribute__((always_inline))
+#endif
 #undef __global__
 #define __global__ __attribute__((noinline))
 #undef __forceinline__
