@@ -18,8 +18,8 @@
 
 #ifdef SGEMM_TRACED
 /* An access in a helper is attributed to its own line, not to the line that calls the helper: the
- * compiler inlines what these mark. The sanitizer itself tells the helper's line, and orders accesses
- * by the lines of the calls. */
+ * compiler inlines what these mark. The sanitizer itself reports the helper's line, and orders
+ * accesses by the lines of the calls. */
 #undef __device__
 #ifdef SGEMM_SANITIZED
 #define __device__ __attribute__((noinline))
