@@ -1,7 +1,7 @@
 /* The kernels where the others do not run: on GPUs without asynchronous copies, AMD's included, and
  * in simt and auto on the CPU device. They take any strides and batches. `portable` is the idea of
  * the ladder's warptile (../../ladder/08_warptile.cu explains it). */
-#include "../../kernel/float4_loader.h"
+#include "float4_loader.h"
 
 namespace {
 

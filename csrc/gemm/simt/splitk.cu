@@ -8,7 +8,7 @@
 //           partial sums.
 // next      streamk: equal shares of the work for all multiprocessors, wherever tiles begin and
 //           end.
-#include "../../kernel/async_tiles.h"
+#include "async_tiles.h"
 
 namespace {
 

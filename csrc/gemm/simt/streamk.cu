@@ -11,7 +11,7 @@
 // bound by  issue slots: 6 loads from shared memory for 128 multiply-adds; with few tiles, the
 //           partial sums.
 // next      tma: a copy engine loads the tiles, instead of threads that compute addresses.
-#include "../../kernel/async_tiles.h"
+#include "async_tiles.h"
 
 namespace {
 

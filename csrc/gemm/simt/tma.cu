@@ -7,7 +7,7 @@
 //           partial sum.
 // bound by  issue slots: 6 loads from shared memory for 128 multiply-adds; and power.
 // next      mma: tensor cores, which multiply fp16 fifteen times as fast.
-#include "../../kernel/async_tiles.h"
+#include "async_tiles.h"
 
 namespace {
 
