@@ -40,7 +40,7 @@ __all__ = ["disable", "enable", "stats"]
 _WITH_SCALARS = ("addmm", "addmm.out", "addmm_", "baddbmm", "baddbmm.out", "baddbmm_")
 
 _lock = threading.RLock()
-_enabled: tuple[str, str, float] | None = None  # the arguments of take_over
+_enabled: tuple[str, str, float] | None = None  # the arguments of dispatch_override
 _overrides: torch.library.Library | None = None
 
 
@@ -62,7 +62,7 @@ class Enabled:
         if self._former is None:
             disable()
         else:
-            take_over(*self._former)
+            dispatch_override(*self._former)
 
 
 def enable(variant: str = "auto", min_flops: float = 0.0) -> Enabled:
@@ -102,11 +102,11 @@ def enable(variant: str = "auto", min_flops: float = 0.0) -> Enabled:
             raise _core.DeviceError(problem)
     with _lock:
         former = _enabled
-        take_over("CUDA", variant, float(min_flops))
+        dispatch_override("CUDA", variant, float(min_flops))
         return Enabled(former)
 
 
-def take_over(key: str, variant: str, min_flops: float) -> None:
+def dispatch_override(key: str, variant: str, min_flops: float) -> None:
     """Does the work of ``enable`` for a dispatch key of PyTorch: tests use ``"CPU"``."""
     global _enabled, _overrides
     names = [known.name for known in variants()]

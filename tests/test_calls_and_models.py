@@ -430,7 +430,7 @@ class TestWithPyTorch:
 
         @contextlib.contextmanager
         def enable():
-            operators.take_over("CPU", "simt", 0.0)
+            operators.dispatch_override("CPU", "simt", 0.0)
             yield
             operators.disable()
 

@@ -43,7 +43,7 @@ def place(request):
 @pytest.fixture
 def taken(place):
     """PyTorch's products on `place` use these kernels. The value counts the calls."""
-    ours.take_over(place.upper(), "auto", 0.0)
+    ours.dispatch_override(place.upper(), "auto", 0.0)
     ours.stats(reset=True)
     yield lambda: ours.stats(reset=True)
     ours.disable()
@@ -354,7 +354,7 @@ def test_every_form_is_taken(random, place, taken):
 
 def test_the_results_are_those_of_the_variant(random, place):
     a, b, C = random(M, K).to(place), random(K, N).to(place), random(M, N).to(place)
-    ours.take_over(place.upper(), "naive", 0.0)
+    ours.dispatch_override(place.upper(), "naive", 0.0)
     try:
         product, total = a @ b, torch.addmm(C, a, b, beta=2.0, alpha=0.5)
     finally:
@@ -438,7 +438,7 @@ def test_other_calls_are_left_to_pytorch(random, place, taken):
 def test_small_products_are_left_to_pytorch(random, place):
     a, b = random(BATCH, M, K).to(place), random(BATCH, K, N).to(place)
     try:
-        ours.take_over(place.upper(), "auto", 2 * M * N * K)
+        ours.dispatch_override(place.upper(), "auto", 2 * M * N * K)
         ours.stats(reset=True)
         a[0] @ b[0], a[0, 1:] @ b[0], a @ b, torch.bmm(a, b[:1].expand(BATCH, K, N))
         torch.baddbmm(torch.zeros(N, device=place), a, b)
@@ -457,7 +457,7 @@ def test_tf32_is_left_to_pytorch(random, place, readable, monkeypatch):
     matmul = torch.backends.cuda.matmul
     if not readable:
         monkeypatch.setattr(ours, "_precision_is_readable", lambda: False)
-    ours.take_over(place.upper(), "auto", 0.0)
+    ours.dispatch_override(place.upper(), "auto", 0.0)
     ours.stats(reset=True)
 
     def left():
@@ -487,7 +487,7 @@ def test_a_kernel_that_does_not_run_there_is_left_to_pytorch(random, place):
     a, b = random(M, K).to(place), random(K, N).to(place)
     if place == "cuda":
         pytest.skip("every kernel may run on this GPU")
-    ours.take_over("CPU", "cublas", 0.0)
+    ours.dispatch_override("CPU", "cublas", 0.0)
     ours.stats(reset=True)
     try:
         assert share(a @ b, a, b) <= 1
@@ -508,7 +508,7 @@ def test_batches_that_write_over_their_operands(random, place):
     copy = first.clone()
     ops.baddbmm.out(first, first, b, out=last)
     assert share(last, copy, b, copy, beta=1.0) <= 1
-    ours.take_over(place.upper(), "auto", 0.0)
+    ours.dispatch_override(place.upper(), "auto", 0.0)
     ours.stats(reset=True)
     try:
         copy = first.clone()
@@ -528,7 +528,7 @@ NO_STACKS = """
     a, b, C = torch.ones(150, 150), torch.ones(150, 150), torch.zeros(150, 150)
     exact = a @ b
     torch.addmm(C, a, b, out=torch.empty(150, 150))
-    ours.take_over("CPU", "smem", 0.0)
+    ours.dispatch_override("CPU", "smem", 0.0)
     mapped = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (mapped + (6 << 20),) * 2)
     for call in (
@@ -574,7 +574,7 @@ def test_errors_are_those_of_pytorch(random, place, taken):
         ours.disable()
         with pytest.raises(RuntimeError) as without:
             call()
-        ours.take_over(place.upper(), "auto", 0.0)
+        ours.dispatch_override(place.upper(), "auto", 0.0)
         message = str(without.value).splitlines()[0]  # of newer releases: "mm: ..."
         assert message.endswith(str(with_override.value).splitlines()[0])
     with pytest.raises(RuntimeError, match="must be a matrix"):
@@ -599,9 +599,9 @@ def test_disable_restores_pytorch(random, place):
     a, b = random(M, K).to(place), random(K, N).to(place)
     before, kernels_before = a @ b, kernels(key)
     for _ in range(3):
-        ours.take_over(key, "naive", 0.0)
+        ours.dispatch_override(key, "naive", 0.0)
         assert kernels(key) != kernels_before
-        ours.take_over(key, "vec4", 0.0)
+        ours.dispatch_override(key, "vec4", 0.0)
         ours.disable()
         ours.disable()
         assert kernels(key) == kernels_before
@@ -708,7 +708,7 @@ def test_another_thread_may_multiply_during_the_first_enable():
             print(ours.stats()["addmm"])
             return library
         ours._override_products_with_scalars = other_thread
-        ours.take_over("CPU", "auto", 0.0)
+        ours.dispatch_override("CPU", "auto", 0.0)
     """
     assert printed_by(script) == "{'taken': 1}"
 
@@ -739,7 +739,7 @@ def test_no_tensor_leaks(random, place, taken):
 
 def test_no_tensor_leaks_if_a_kernel_fails(random):
     a, b, C, out = random(M, K), random(K, N), random(M, N), random(M, N)
-    ours.take_over("CPU", "cublas", 0.0)
+    ours.dispatch_override("CPU", "cublas", 0.0)
     ours.stats(reset=True)
     try:
         counts = [sys.getrefcount(x) for x in (a, b, C, out)]

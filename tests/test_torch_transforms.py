@@ -295,7 +295,7 @@ def namespace(request, place):
     if not request.param:
         yield ops
         return
-    ours.take_over(place.upper(), "auto", 0.0)
+    ours.dispatch_override(place.upper(), "auto", 0.0)
     yield torch
     ours.disable()
 
@@ -354,7 +354,7 @@ def test_products_left_to_pytorch_have_its_dtype(place):
                 "no stack": lambda a=a, b=b: torch.bmm(a[:0], b[:0]),
             }
             before = {name: result_of(call) for name, call in calls.items()}
-            ours.take_over(place.upper(), "auto", 0.0)
+            ours.dispatch_override(place.upper(), "auto", 0.0)
             try:
                 after = {name: result_of(call) for name, call in calls.items()}
             finally:
@@ -426,7 +426,7 @@ def test_enable_is_quiet():
     script = """
         import torch
         import sgemm_kernels.torch as ours
-        ours.take_over("CPU", "auto", 0.0)
+        ours.dispatch_override("CPU", "auto", 0.0)
         ours.disable()
         if torch.backends.cuda.is_built():
             with ours.enable():

@@ -75,7 +75,7 @@ def check(device, variant):
         samples = 0
         for sample in info.sample_inputs(device, torch.float32, requires_grad=True):
             arguments = (sample.input, sample.args, sample.kwargs)
-            sgemm_kernels.torch.take_over(device.upper(), variant, 0.0)
+            sgemm_kernels.torch.dispatch_override(device.upper(), variant, 0.0)
             try:
                 found = results(info.op, arguments)
             finally:
