@@ -155,10 +155,12 @@ def _tune_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _tune(options: argparse.Namespace) -> int:
     refuse_unwritable(options.json)
+    is_file = options.file.endswith(".cu")
+    if is_file:
+        _refuse_file_name(Path(options.file))
     space = _space(options.space)
     target = options.file
-    if target.endswith(".cu"):
-        _refuse_file_name(Path(target))
+    if is_file:
         target = kernel(target, like=options.like, **plain_keywords(options))
     device = find_device(options.device)
     tuning = tune(
@@ -233,7 +235,7 @@ COMMANDS = (
         "tune",
         "search the best tile sizes of a custom kernel or a rung",
         "Compiles each combination of values, checks it against float64, and times it.",
-        "mine.cu --like tile2d --space space.json --sizes 1024",
+        "mine.cu --like tile2d --space space.json",
         _tune,
         _tune_arguments,
         "Results are saved, so the same command resumes an interrupted search. Exit status: 1 if "
