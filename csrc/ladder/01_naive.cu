@@ -2,7 +2,8 @@
 // block     32 x 32 threads, one result each; threadIdx.x runs down a column of C.
 // traffic   8 bytes of load requests per multiply-add: one element of A and one of B; nothing is
 //           reused.
-// bound by  uncoalesced loads: the 32 threads of a warp read 32 rows of A, in 32 memory sectors.
+// bound by  uncoalesced loads: the 32 threads of a warp read 32 rows of A, and so 32 sectors (of 32
+//           bytes, which memory delivers as a whole) for 32 floats.
 // next      coalesced: give neighbouring threads neighbouring columns.
 // C = alpha * A @ B + beta * C. The matrices are row-major, of any size: A is M x K, B is K x N.
 // Launch: ((N - 1) / BN + 1) * ((M - 1) / BM + 1) blocks of (BM, BN) threads.
@@ -11,7 +12,7 @@ constexpr int BM = 32, BN = 32; // the rows and columns of C that a block comput
 __global__ void __launch_bounds__(BM *BN)
     naive(int M, int N, int K, float alpha, const float *A, const float *B, float beta, float *C)
 {
-    // Blocks are numbered along C's rows, in one dimension: gridDim.y ends at 65,535.
+    // Blocks are numbered along C's rows, in one dimension: gridDim.y is at most 65,535.
     const unsigned blocks_in_row = (N - 1) / BN + 1;
     const unsigned row = blockIdx.x / blocks_in_row * BM + threadIdx.x;
     const unsigned col = blockIdx.x % blocks_in_row * BN + threadIdx.y;
@@ -20,7 +21,7 @@ __global__ void __launch_bounds__(BM *BN)
     }
     const float *a = A + (size_t)row * K, *b = B + col; // size_t: a matrix may have 2^31 elements
     float sum = 0.0f;
-#pragma unroll 32 // 64 loads on their way at a time
+#pragma unroll 32 // 64 loads begin before the first value is needed
     for (int k = 0; k < K; ++k) {
         sum += a[k] * b[(size_t)k * N];
     }

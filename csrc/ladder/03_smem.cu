@@ -16,11 +16,11 @@ __global__ void __launch_bounds__(BM *BN)
     const unsigned blocks_in_row = (N - 1) / BN + 1;
     const unsigned row = blockIdx.x / blocks_in_row * BM + ty;
     const unsigned col = blockIdx.x % blocks_in_row * BN + tx;
-    // This thread's element of each tile. One outside C stores zeros, and waits at the barriers.
+    // Its element of each tile. A thread outside C stores zeros, and waits with the others.
     const float *a = A + (size_t)row * K + tx, *b = B + (size_t)ty * N + col;
 
     float sum = 0.0f;
-    for (int left = K; left > 0; left -= BK) { // steps of K
+    for (int left = K; left > 0; left -= BK) { // from these tiles to the end of K
         const float a_value = row < M && tx < left ? *a : 0.0f;
         const float b_value = col < N && ty < left ? *b : 0.0f;
         a += BK;

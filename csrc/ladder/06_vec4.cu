@@ -1,16 +1,16 @@
 // idea      move four floats with each load and store.
 // block     128 x 128 results, 256 threads, 8 x 8 results each; tiles 128 x 8 and 8 x 128.
 // traffic   8 / 128 bytes from global memory per multiply-add, and 8 / 8 from shared memory.
-// bound by  waiting: all threads load, then all compute, and neither hides the other.
+// bound by  waiting: a block's threads all load, then all compute, and neither hides the other.
 // next      prefetch: load the next tile while computing the present one.
 // C = alpha * A @ B + beta * C. The matrices are row-major, of any size: A is M x K, B is K x N.
 // Launch: ((N - 1) / BN + 1) * ((M - 1) / BM + 1) blocks of THREADS threads.
 constexpr int BM = 128, BN = 128, BK = 8, TM = 8, TN = 8;
 constexpr int ROWS = BM / TM, COLS = BN / TN, THREADS = ROWS * COLS; // the threads: a rectangle
-constexpr int PAD = 4; // lengthens the rows of As, so that a column's elements are in 8 banks
-static_assert(BM * BK == 4 * THREADS && BK * BN == 4 * THREADS, "each loads a float4 of a tile");
+constexpr int PAD = 4; // rows k and k + 4 of As begin 16 banks apart, as a warp's stores need
+static_assert(BM * BK == 4 * THREADS && BK * BN == 4 * THREADS, "each thread loads 2 float4");
 
-// Four neighbours, of which `count` are inside the matrix; zeros replace the others.
+// Loads four neighbours. `count` elements of the row are left: zeros replace those beyond its end.
 __device__ float4 load4(const float *from, int count)
 {
     return count >= 4 && (size_t)from % 16 == 0
@@ -37,7 +37,7 @@ __device__ void store4(float *to, int count, float alpha, const float *sum, floa
 }
 
 struct Step { // a thread's values of A and B at one step of K
-    float a[TM], b[TN];
+    alignas(16) float a[TM], b[TN];
 
     __device__ void read(const float *As, const float *Bs)
     {
@@ -59,14 +59,14 @@ struct Step { // a thread's values of A and B at one step of K
     }
 };
 
-__global__ void __launch_bounds__(THREADS, 2)
+__global__ void __launch_bounds__(THREADS, 2) // 2 blocks at a time: at most 128 registers
     vec4(int M, int N, int K, float alpha, const float *A, const float *B, float beta, float *C)
 {
     // As is transposed: the rows of A that a thread needs at one step of K are neighbours in it.
     __shared__ __align__(16) float As[BK][BM + PAD], Bs[BK][BN];
     const unsigned blocks_in_row = (N - 1) / BN + 1;
     const int row0 = blockIdx.x / blocks_in_row * BM, col0 = blockIdx.x % blocks_in_row * BN;
-    const int rows = M - row0, cols = N - col0; // of C that are left
+    const int rows = M - row0, cols = N - col0; // of C, from the block's first element on:
     C += (size_t)row0 * N + col0;
     // What this thread loads of each tile: four neighbours in a row of A, and in one of B.
     const int thread = threadIdx.x;
@@ -74,11 +74,11 @@ __global__ void __launch_bounds__(THREADS, 2)
     const int b_k = thread / (BN / 4), b_col = thread % (BN / 4) * 4;
     const float *a_from = A + (size_t)(row0 + a_row) * K + a_k;
     const float *b_from = B + (size_t)b_k * N + col0 + b_col;
-    // Its results: rows ty ... ty + 3 and those 4 * ROWS further on, columns likewise. So the
-    // threads of a warp read neighbouring float4 of Bs.
+    // Its results: rows ty to ty + 3 and those 4 * ROWS further on; columns likewise. So a warp's
+    // threads read neighbouring float4 of Bs.
     const int ty = thread / COLS * 4, tx = thread % COLS * 4;
     float sum[TM][TN] = {};
-    for (int left = K; left > 0; left -= BK) { // steps of K
+    for (int left = K; left > 0; left -= BK) { // from these tiles to the end of K
         const float4 a4 = load4(a_from, a_row < rows ? left - a_k : 0);
         const float4 b4 = load4(b_from, b_k < left ? cols - b_col : 0);
         a_from += BK, b_from += (size_t)BK * N;

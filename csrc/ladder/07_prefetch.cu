@@ -7,9 +7,9 @@
 // Launch: ((N - 1) / BN + 1) * ((M - 1) / BM + 1) blocks of THREADS threads.
 constexpr int BM = 128, BN = 128, BK = 8, TM = 8, TN = 8, LDA = BM + 4;
 constexpr int ROWS = BM / TM, COLS = BN / TN, THREADS = ROWS * COLS; // the threads: a rectangle
-static_assert(BM * BK == 4 * THREADS && BK * BN == 4 * THREADS, "each loads a float4 of a tile");
+static_assert(BM * BK == 4 * THREADS && BK * BN == 4 * THREADS, "each thread loads 2 float4");
 
-// Four neighbours, of which `count` are inside the matrix; zeros replace the others.
+// Loads four neighbours. `count` elements of the row are left: zeros replace those beyond its end.
 __device__ float4 load4(const float *from, int count)
 {
     return count >= 4 && (size_t)from % 16 == 0
@@ -36,7 +36,7 @@ __device__ void store4(float *to, int count, float alpha, const float *sum, floa
 }
 
 struct Step { // a thread's values of A and B at one step of K
-    float a[TM], b[TN];
+    alignas(16) float a[TM], b[TN];
 
     __device__ void read(const float *As, const float *Bs)
     {
@@ -60,13 +60,13 @@ struct Step { // a thread's values of A and B at one step of K
     }
 };
 
-__global__ void __launch_bounds__(THREADS, 2)
+__global__ void __launch_bounds__(THREADS, 2) // 2 blocks at a time: at most 128 registers
     prefetch(int M, int N, int K, float alpha, const float *A, const float *B, float beta, float *C)
 {
-    __shared__ __align__(16) float As[2][BK][LDA], Bs[2][BK][BN]; // LDA: padded, as in vec4
+    __shared__ __align__(16) float As[2][BK][LDA], Bs[2][BK][BN]; // As: transposed, padded
     const unsigned blocks_in_row = (N - 1) / BN + 1;
     const int row0 = blockIdx.x / blocks_in_row * BM, col0 = blockIdx.x % blocks_in_row * BN;
-    const int rows = M - row0, cols = N - col0; // of C that are left
+    const int rows = M - row0, cols = N - col0; // of C, from the block's first element on:
     C += (size_t)row0 * N + col0;
     const int thread = threadIdx.x;
     const int a_row = thread / (BK / 4), a_k = thread % (BK / 4) * 4;
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     Step even, odd;
     const float *a = &As[0][0][ty], *b = &Bs[0][0][tx];
     even.read(a, b);
-    for (int left = K, now = 0; left > 0; left -= BK) { // steps of K
+    for (int left = K, now = 0; left > 0; left -= BK) { // now: the buffer of the present tiles
         load(left - BK);                                // zeros, after the last tiles
 #pragma unroll 1                                        // unrolled, nvcc would mix the steps
         for (int k = 0; k < BK - 2; k += 2) {

@@ -1,16 +1,16 @@
 // idea      give each warp a square of C, and each thread more of it: a load serves more products.
-// block     128 x 256 results, 256 threads, warps of 64 x 64, threads of 8 x 16; tiles as before.
+// block     128 x 256 results, 64 x 64 per warp, 8 x 16 per thread; tiles 128 x 8 and 8 x 256.
 // traffic   6 / 128 bytes from global memory per multiply-add, and 6 / 8 from shared memory.
-// bound by  registers: those that hold values on their way from global to shared memory.
+// bound by  registers: 128 results, 48 values of two steps, 12 on their way to shared memory.
 // next      async: copy tiles straight to shared memory, past the registers.
 // C = alpha * A @ B + beta * C. The matrices are row-major, of any size: A is M x K, B is K x N.
 // Launch: ((N - 1) / BN + 1) * ((M - 1) / BM + 1) blocks of THREADS threads.
 constexpr int BM = 128, BN = 256, BK = 8, WM = 64, WN = 64, TM = 8, TN = 16, LDA = BM + 4;
 constexpr int ROWS = WM / TM, COLS = WN / TN, THREADS = BM * BN / (TM * TN); // a warp: 8 x 4
-static_assert(BM * BK == 4 * THREADS && BK * BN == 8 * THREADS, "each loads 3 float4 of the tiles");
+static_assert(BM * BK == 4 * THREADS && BK * BN == 8 * THREADS, "each thread loads 3 float4");
 static_assert(ROWS * COLS == 32 && BM % WM == 0 && BN % WN == 0, "whole warps cover the tile");
 
-// Four neighbours, of which `count` are inside the matrix; zeros replace the others.
+// Loads four neighbours. `count` elements of the row are left: zeros replace those beyond its end.
 __device__ float4 load4(const float *from, int count)
 {
     return count >= 4 && (size_t)from % 16 == 0
@@ -37,7 +37,7 @@ __device__ void store4(float *to, int count, float alpha, const float *sum, floa
 }
 
 struct Step { // a thread's values of A and B at one step of K
-    float a[TM], b[TN];
+    alignas(16) float a[TM], b[TN];
 
     __device__ void read(const float *As, const float *Bs)
     {
@@ -61,13 +61,13 @@ struct Step { // a thread's values of A and B at one step of K
     }
 };
 
-__global__ void __launch_bounds__(THREADS, 1)
+__global__ void __launch_bounds__(THREADS, 1) // 1 block at a time: up to 255 registers
     warptile(int M, int N, int K, float alpha, const float *A, const float *B, float beta, float *C)
 {
-    __shared__ __align__(16) float As[2][BK][LDA], Bs[2][BK][BN]; // LDA: padded, as in vec4
+    __shared__ __align__(16) float As[2][BK][LDA], Bs[2][BK][BN]; // As: transposed, padded
     const unsigned blocks_in_row = (N - 1) / BN + 1;
     const int row0 = blockIdx.x / blocks_in_row * BM, col0 = blockIdx.x % blocks_in_row * BN;
-    const int rows = M - row0, cols = N - col0; // of C that are left
+    const int rows = M - row0, cols = N - col0; // of C, from the block's first element on:
     C += (size_t)row0 * N + col0;
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
     const int a_row = thread / (BK / 4), a_k = thread % (BK / 4) * 4;
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     Step even, odd;
     const float *a = &As[0][0][ty], *b = &Bs[0][0][tx];
     even.read(a, b);
-    for (int left = K, now = 0; left > 0; left -= BK) { // steps of K
+    for (int left = K, now = 0; left > 0; left -= BK) { // now: the buffer of the present tiles
         load(left - BK);                                // zeros, after the last tiles
 #pragma unroll 1                                        // unrolled, nvcc would mix the steps
         for (int k = 0; k < BK - 2; k += 2) {

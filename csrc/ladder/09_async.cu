@@ -1,19 +1,20 @@
 // idea      copy tiles asynchronously, straight to shared memory, a tile ahead of the arithmetic. A
-//           barrier in shared memory counts the copies, so that no thread waits for the slowest.
-//           Most lines of warptile change: no tile passes through registers, and stages are four.
+//           barrier in shared memory splits __syncthreads in two: threads arrive when their copies
+//           land, and wait a tile later. Most lines of warptile change for that.
 // block     128 x 256 results, 256 threads, warps of 64 x 64, threads of 8 x 16; tiles 128 x 32 and
 //           32 x 256, in a pipeline of four stages.
 // traffic   6 / 128 bytes from global memory per multiply-add, and 6 / 8 from shared memory.
 // bound by  issue slots: 6 loads from shared memory for 128 multiply-adds.
 // next      raster: choose which blocks run together, so that they share tiles in the L2 cache.
 // C = alpha * A @ B + beta * C. The matrices are row-major, of any size: A is M x K, B is K x N.
-// Launch: ((N - 1) / BN + 1) * ((M - 1) / BM + 1) blocks of THREADS threads, SHARED bytes.
+// Launch: ((N - 1) / BN + 1) * ((M - 1) / BM + 1) blocks of THREADS threads, SHARED bytes,
+// which a program must allow with cudaFuncSetAttribute; with BK = 16 where a block has less.
 #include <cuda_awbarrier_primitives.h>
 #include <cuda_pipeline.h>
 
 constexpr int BM = 128, BN = 256, BK = 32, WM = 64, WN = 64, TM = 8, TN = 16, LDA = BM + 4;
 constexpr int ROWS = WM / TM, COLS = WN / TN, THREADS = BM * BN / (TM * TN); // a warp: 8 x 4
-constexpr int STAGES = 4, SHARED = STAGES * (BK * (LDA + BN) * 4 + 8); // tiles of an operand; bytes
+constexpr int STAGES = 4, SHARED = STAGES * (BK * (LDA + BN) * 4 + 8); // bytes; a barrier has 8
 
 struct Shared {
     float As[STAGES][BK][LDA], Bs[STAGES][BK][BN]; // LDA: padded, as in vec4
@@ -25,7 +26,7 @@ static_assert(THREADS == 256 && BN == 256 && BM % 32 == 0 && BK % 8 == 0, "load 
 static_assert(STAGES >= 4, "a stage is refilled after all threads have read it");
 
 struct Step { // a thread's values of A and B at one step of K
-    float a[TM], b[TN];
+    alignas(16) float a[TM], b[TN];
 
     __device__ void read(const float *As, const float *Bs)
     {
@@ -49,20 +50,20 @@ struct Step { // a thread's values of A and B at one step of K
     }
 };
 
-// Copies 4 or 16 bytes; writes zeros if they are outside the matrix.
+// Begins to copy 4 or 16 bytes to shared memory; writes zeros if they are outside the matrix.
 __device__ void copy(float *to, const float *from, int bytes, bool inside)
 {
     __pipeline_memcpy_async(to, from, bytes, inside ? 0 : bytes);
 }
 
-__global__ void __launch_bounds__(THREADS, 1)
+__global__ void __launch_bounds__(THREADS, 1) // 1 block at a time: up to 255 registers
     async(int M, int N, int K, float alpha, const float *A, const float *B, float beta, float *C)
 {
     extern __shared__ float4 tiles[];
     Shared &s = *(Shared *)tiles;
     const unsigned blocks_in_row = (N - 1) / BN + 1;
     const int row0 = blockIdx.x / blocks_in_row * BM, col0 = blockIdx.x % blocks_in_row * BN;
-    const int rows = M - row0, cols = N - col0; // of C that are left
+    const int rows = M - row0, cols = N - col0; // of C, from the block's first element on:
     C += (size_t)row0 * N + col0;
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
     const bool wide = N % 4 == 0 && ((size_t)B | (size_t)C) % 16 == 0; // for float4
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         }
         b_from += (size_t)BK * N;
     };
-    const auto arrive = [&](int stage) { // when this thread's copies have landed
+    const auto arrive = [&](int stage) { // this thread, when its copies have landed
         __pipeline_arrive_on(&s.full[stage]);
         return __mbarrier_arrive(&s.full[stage]);
     };
@@ -121,15 +122,15 @@ __global__ void __launch_bounds__(THREADS, 1)
     float sum[TM][TN] = {};
     Step even, odd = {};
     even.read(a, b);
-    // Before a thread arrives at the barrier of tile t, it has read tile t - 2. So once tile t is
-    // complete, all threads have read tile t - 3, and tile t + 1 may replace it.
+    // Before a thread arrives at the barrier of tile t, it has read tile t - 2. So tile t + 1, whose
+    // copies begin when tile t is complete, could replace that one; it replaces tile t - 3.
 #pragma unroll 1
     for (int t = 1, left = K - BK; left > -BK; ++t, left -= BK) {
         const int next = t % STAGES;
         load(next, left); // zeros, after the last tile
         const __mbarrier_token_t token = arrive(next);
-        // Two steps at a time: unrolled further, nvcc would mix them. The first rows of an odd step
-        // come last, so that no multiply-add waits for the values of the even step just read.
+        // Two steps at a time: unrolled further, nvcc would mix them. Two rows of an odd step come
+        // after the next read, so that there is work while its values are on their way.
 #pragma unroll 1
         for (int k = 0; k < BK - 2; k += 2) {
             odd.multiply<2, TM>(sum);

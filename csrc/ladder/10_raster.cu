@@ -1,5 +1,5 @@
 // idea      choose which blocks run together, so that the tiles they share come from memory once.
-// block     128 x 256 results, 256 threads, tiles and stages as in async.
+// block     128 x 256 results, 256 threads, tiles, stages and launch as in async.
 // traffic   6 / 128 bytes from the L2 cache per multiply-add, fewer from memory; 6 / 8 from shared.
 // bound by  issue slots: 6 loads from shared memory for 128 multiply-adds.
 // next      splitk: several blocks per tile of C, if there are too few tiles for the GPU.
@@ -10,8 +10,8 @@
 
 constexpr int BM = 128, BN = 256, BK = 32, WM = 64, WN = 64, TM = 8, TN = 16, LDA = BM + 4;
 constexpr int ROWS = WM / TM, COLS = WN / TN, THREADS = BM * BN / (TM * TN); // a warp: 8 x 4
-constexpr int STAGES = 4, SHARED = STAGES * (BK * (LDA + BN) * 4 + 8); // tiles of an operand; bytes
-constexpr int BAND = 8;                                                // block rows
+constexpr int STAGES = 4, SHARED = STAGES * (BK * (LDA + BN) * 4 + 8); // bytes; a barrier has 8
+constexpr int BAND = 8;                                                // rows of blocks in a band
 
 struct Shared {
     float As[STAGES][BK][LDA], Bs[STAGES][BK][BN]; // LDA: padded, as in vec4
@@ -23,7 +23,7 @@ static_assert(THREADS == 256 && BN == 256 && BM % 32 == 0 && BK % 8 == 0, "load 
 static_assert(STAGES >= 4, "a stage is refilled after all threads have read it");
 
 struct Step { // a thread's values of A and B at one step of K
-    float a[TM], b[TN];
+    alignas(16) float a[TM], b[TN];
 
     __device__ void read(const float *As, const float *Bs)
     {
@@ -47,25 +47,25 @@ struct Step { // a thread's values of A and B at one step of K
     }
 };
 
-// Copies 4 or 16 bytes; writes zeros if they are outside the matrix.
+// Begins to copy 4 or 16 bytes to shared memory; writes zeros if they are outside the matrix.
 __device__ void copy(float *to, const float *from, int bytes, bool inside)
 {
     __pipeline_memcpy_async(to, from, bytes, inside ? 0 : bytes);
 }
 
-__global__ void __launch_bounds__(THREADS, 1)
+__global__ void __launch_bounds__(THREADS, 1) // 1 block at a time: up to 255 registers
     raster(int M, int N, int K, float alpha, const float *A, const float *B, float beta, float *C)
 {
     extern __shared__ float4 tiles[];
     Shared &s = *(Shared *)tiles;
-    // Blocks are numbered in bands of BAND block rows, and column by column within a band. So those
-    // that run at the same time form nearly a square, and read fewer different tiles.
+    // Blocks are numbered in bands of BAND rows of blocks, and column by column within a band. They
+    // begin in this order: those that run together form a rectangle, with fewer different tiles.
     const unsigned blocks_in_row = (N - 1) / BN + 1, blocks_in_column = (M - 1) / BM + 1;
     const unsigned band = blockIdx.x / (BAND * blocks_in_row);
     const unsigned in_band = blockIdx.x % (BAND * blocks_in_row);
     const unsigned height = min(BAND, blocks_in_column - band * BAND); // the last band may be lower
     const int row0 = (band * BAND + in_band % height) * BM, col0 = in_band / height * BN;
-    const int rows = M - row0, cols = N - col0; // of C that are left
+    const int rows = M - row0, cols = N - col0; // of C, from the block's first element on:
     C += (size_t)row0 * N + col0;
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
     const bool wide = N % 4 == 0 && ((size_t)B | (size_t)C) % 16 == 0; // for float4
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         }
         b_from += (size_t)BK * N;
     };
-    const auto arrive = [&](int stage) { // when this thread's copies have landed
+    const auto arrive = [&](int stage) { // this thread, when its copies have landed
         __pipeline_arrive_on(&s.full[stage]);
         return __mbarrier_arrive(&s.full[stage]);
     };
@@ -124,15 +124,15 @@ __global__ void __launch_bounds__(THREADS, 1)
     float sum[TM][TN] = {};
     Step even, odd = {};
     even.read(a, b);
-    // Before a thread arrives at the barrier of tile t, it has read tile t - 2. So once tile t is
-    // complete, all threads have read tile t - 3, and tile t + 1 may replace it.
+    // Before a thread arrives at the barrier of tile t, it has read tile t - 2. So tile t + 1, whose
+    // copies begin when tile t is complete, could replace that one; it replaces tile t - 3.
 #pragma unroll 1
     for (int t = 1, left = K - BK; left > -BK; ++t, left -= BK) {
         const int next = t % STAGES;
         load(next, left); // zeros, after the last tile
         const __mbarrier_token_t token = arrive(next);
-        // Two steps at a time: unrolled further, nvcc would mix them. The first rows of an odd step
-        // come last, so that no multiply-add waits for the values of the even step just read.
+        // Two steps at a time: unrolled further, nvcc would mix them. Two rows of an odd step come
+        // after the next read, so that there is work while its values are on their way.
 #pragma unroll 1
         for (int k = 0; k < BK - 2; k += 2) {
             odd.multiply<2, TM>(sum);
