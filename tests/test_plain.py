@@ -544,7 +544,7 @@ def test_host_classes_and_variables_are_left_out():
 class Timer { cudaEvent_t start; float stop(); };
 float Timer::stop() { return 0; }
 static cublasHandle_t handle;
-struct Pair { float x; };
+struct Pair { alignas(16) float x[4], y; };
 namespace cg = cooperative_groups;
 using namespace std;
 constexpr int twice(int n) { return 2 * n; }
@@ -552,7 +552,7 @@ template <int N> void run() {}
 """
     kept = plain_text.device_code(text).split()
     assert " ".join(kept) == (
-        "#include <cuda_fp16.h> struct Pair { float x; }; namespace cg = cooperative_groups; "
+        "#include <cuda_fp16.h> struct Pair { alignas(16) float x[4], y; }; namespace cg = cooperative_groups; "
         "constexpr int twice(int n) { return 2 * n; }"
     )
 

@@ -124,8 +124,8 @@ __global__ void __launch_bounds__(THREADS, 1) // 1 block at a time: up to 255 re
     float sum[TM][TN] = {};
     Step even, odd = {};
     even.read(a, b);
-    // Before a thread arrives at the barrier of tile t, it has read tile t - 2. So tile t + 1, whose
-    // copies begin when tile t is complete, could replace that one; it replaces tile t - 3.
+    // Before a thread arrives at the barrier of tile t, it has read tile t - 2. So tile t + 1 could
+    // replace that one once tile t is complete; it replaces tile t - 3.
 #pragma unroll 1
     for (int t = 1, left = K - BK; left > -BK; ++t, left -= BK) {
         const int next = t % STAGES;

@@ -330,7 +330,8 @@ def _fields(head: str) -> str:
 
 
 def _is_method(each: Declaration) -> bool:
-    return each.is_function or ("(" in each.head and not re.search(r"[={]", each.head))
+    head = without_attributes(each.head)
+    return each.is_function or ("(" in head and not re.search(r"[={]", head))
 
 
 def _host_members(
