@@ -552,7 +552,8 @@ template <int N> void run() {}
 """
     kept = plain_text.device_code(text).split()
     assert " ".join(kept) == (
-        "#include <cuda_fp16.h> struct Pair { alignas(16) float x[4], y; }; namespace cg = cooperative_groups; "
+        "#include <cuda_fp16.h> struct Pair { alignas(16) float x[4], y; }; "
+        "namespace cg = cooperative_groups; "
         "constexpr int twice(int n) { return 2 * n; }"
     )
 
