@@ -165,7 +165,9 @@ def test_a_batch_of_small_products(monkeypatch, rng, kernel, more_lines, longer,
     ("kernel", "shape"),
     [("per_element", (37, 45, 70)), ("portable", (37, 45, 300)), ("portable", (129, 131, 20))],
 )
-def test_the_cpu_device_runs_two_kernels_unless_it_models_a_gpu(monkeypatch, rng, name, kernel, shape):
+def test_the_cpu_device_runs_two_kernels_unless_it_models_a_gpu(
+    monkeypatch, rng, name, kernel, shape
+):
     monkeypatch.delenv(SETTING, raising=False)
     M, N, K = shape
     result, launched = launched_by(name, A := uniform(rng, M, K), B := uniform(rng, K, N))
