@@ -7,8 +7,7 @@
 // Launch: ((N - 1) / BN + 1) * ((M - 1) / BM + 1) blocks of THREADS threads.
 constexpr int BM = 128, BN = 256, BK = 8, WM = 64, WN = 64, TM = 8, TN = 16, LDA = BM + 4;
 constexpr int ROWS = WM / TM, COLS = WN / TN, THREADS = BM * BN / (TM * TN); // a warp: 8 x 4
-static_assert(BM * BK == 4 * THREADS && BK * BN == 8 * THREADS, "each thread loads 3 float4");
-static_assert(ROWS * COLS == 32 && BM % WM == 0 && BN % WN == 0, "whole warps cover the tile");
+static_assert(BM * BK == 4 * THREADS && BK * BN == 8 * THREADS && ROWS * COLS == 32, "tile sizes");
 
 // Loads four neighbours. `count` elements of the row are left: zeros replace those beyond its end.
 __device__ float4 load4(const float *from, int count)

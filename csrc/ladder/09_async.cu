@@ -20,10 +20,8 @@ struct Shared {
     float As[STAGES][BK][LDA], Bs[STAGES][BK][BN]; // LDA: padded, as in vec4
     __mbarrier_t full[STAGES];                     // complete when all threads' copies have landed
 };
-static_assert(sizeof(Shared) == SHARED, "the launch allocates this size");
-static_assert(ROWS * COLS == 32 && BM % WM == 0 && BN % WN == 0, "whole warps cover the tile");
-static_assert(THREADS == 256 && BN == 256 && BM % 32 == 0 && BK % 8 == 0, "load copies a tile");
-static_assert(STAGES >= 4, "a stage is refilled after all threads have read it");
+static_assert(sizeof(Shared) == SHARED && STAGES >= 4, "what the launch allocates; the ring");
+static_assert(ROWS * COLS == 32 && THREADS == 256 && BN == 256 && BK % 8 == 0, "tile sizes");
 
 struct Step { // a thread's values of A and B at one step of K
     alignas(16) float a[TM], b[TN];

@@ -17,10 +17,8 @@ struct Shared {
     float As[STAGES][BK][LDA], Bs[STAGES][BK][BN]; // LDA: padded, as in vec4
     __mbarrier_t full[STAGES];                     // complete when all threads' copies have landed
 };
-static_assert(sizeof(Shared) == SHARED, "the launch allocates this size");
-static_assert(ROWS * COLS == 32 && BM % WM == 0 && BN % WN == 0, "whole warps cover the tile");
-static_assert(THREADS == 256 && BN == 256 && BM % 32 == 0 && BK % 8 == 0, "load copies a tile");
-static_assert(STAGES >= 4, "a stage is refilled after all threads have read it");
+static_assert(sizeof(Shared) == SHARED && STAGES >= 4, "what the launch allocates; the ring");
+static_assert(ROWS * COLS == 32 && THREADS == 256 && BN == 256 && BK % 8 == 0, "tile sizes");
 
 struct Step { // a thread's values of A and B at one step of K
     alignas(16) float a[TM], b[TN];
@@ -131,8 +129,7 @@ __global__ void __launch_bounds__(THREADS, 1) // 1 block at a time: up to 255 re
         const int next = t % STAGES;
         load(next, left); // zeros, after the last tile
         const __mbarrier_token_t token = arrive(next);
-        // Two steps at a time: unrolled further, nvcc would mix them. Two rows of an odd step come
-        // after the next read, so that there is work while its values are on their way.
+        // Two steps at a time, as in async; two rows of an odd step come after the next read.
 #pragma unroll 1
         for (int k = 0; k < BK - 2; k += 2) {
             odd.multiply<2, TM>(sum);
