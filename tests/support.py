@@ -36,6 +36,13 @@ MARGIN = 64  # bytes on either side of a placed matrix
 FILLER = 0xFF  # four make a NaN, so a read outside the matrix shows in the result
 
 
+def with_header(name: str) -> str:
+    """The text of a kernel that is written with kernel.h: a rung as it was before it became plain
+    CUDA, or the library's kernel of that name."""
+    path = Path(__file__).parent / f"with_header/{name}.cu"
+    return path.read_text() if path.is_file() else sgemm_kernels.source(name)
+
+
 def sampled(values: Iterable[object], quick: Container[object]) -> list[ParameterSet]:
     """Parameters of a test. Those that are not quick are thorough tests."""
     return [

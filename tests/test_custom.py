@@ -23,7 +23,11 @@ from sgemm_kernels._catalog import KERNEL_FOLDERS
 from sgemm_kernels.custom import child_process, compiler, tuning
 from sgemm_kernels.custom.kernel import run_here
 
-from .support import ending, python
+from .support import (
+    ending,
+    python,
+    with_header,
+)
 
 pytestmark = pytest.mark.usefixtures("custom_cache")
 
@@ -208,7 +212,7 @@ def test_wrong_operands_are_refused_as_for_a_rung():
 
 def test_names_of_rungs_are_refused(tmp_path):
     path = tmp_path / "tile2d.cu"
-    path.write_text(sk.source("tile2d"))
+    path.write_text(with_header("tile2d"))
     for name in (None, "vec4", "cublas", "cublas-tf32", "no name"):
         with pytest.raises(ValueError, match="name="):
             sk.kernel(path, name=name)
@@ -265,7 +269,7 @@ def test_compiler_output_is_text_in_any_locale(tmp_path):
         from sgemm_kernels.custom import sanitize
         from sgemm_kernels.custom.compiler import Source
         tool = Path({str(tool)!r})
-        mine = Source(Path("mine.cu"), sk.source("naive"))
+        mine = Source(Path("mine.cu"), sk.source("splitk"))
         for call in (
             lambda: sk.kernel({str(tmp_path / "mine.cu")!r}),
             lambda: nvrtc.nvcc_library(mine, [90]),
@@ -295,15 +299,15 @@ def test_a_file_name_may_begin_with_a_dash(tmp_path):
 
 
 def test_defines_set_the_rungs_geometry():
-    small = sk.kernel(sk.source("tile2d"), name="small", defines={"BM": 64, "BN": 64, "TM": 4})
+    small = sk.kernel(with_header("tile2d"), name="small", defines={"BM": 64, "BN": 64, "TM": 4})
     assert small.variant.block_tile == (64, 64, 8)
     assert small.variant.thread_tile == (4, 8)
     A, B = operands(100, 70, 30)
     assert (sk.run(small, A, B, device="cpu") == sk.run("tile2d", A, B, device="cpu")).all()
     with pytest.raises(sk.CompileError, match="the block loads whole rows of a tile"):
-        sk.kernel(sk.source("tile2d"), name="odd", defines={"BM": 96})
+        sk.kernel(with_header("tile2d"), name="odd", defines={"BM": 96})
     with pytest.raises(ValueError, match=r"uses no WM.*BK, BM, BN, TM, TN"):
-        sk.kernel(sk.source("tile2d"), name="odd", defines={"WM": 96})
+        sk.kernel(with_header("tile2d"), name="odd", defines={"WM": 96})
 
 
 @pytest.mark.thorough
@@ -315,7 +319,7 @@ def test_defines_set_the_rungs_geometry():
 def test_unusual_geometries(geometry):
     """Results are right in unusual geometries, also for C with beta and for an unaligned C."""
     defines = dict(zip(("BM", "BN", "BK", "WM", "WN", "TM", "TN"), geometry, strict=True))
-    mine = sk.kernel(sk.source("async"), name="mine", defines=defines)
+    mine = sk.kernel(with_header("async"), name="mine", defines=defines)
     assert mine.check(device="cpu")
 
 

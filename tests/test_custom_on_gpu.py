@@ -15,7 +15,10 @@ from sgemm_kernels.custom import for_gpu, nvrtc
 from sgemm_kernels.custom.compiler import Source
 from sgemm_kernels.custom.plain import PlainLaunch
 
-from .support import printed_over_fake_cuda
+from .support import (
+    printed_over_fake_cuda,
+    with_header,
+)
 
 pytestmark = pytest.mark.usefixtures("custom_cache")
 
@@ -40,7 +43,7 @@ MINE = """
         import sgemm_kernels as sk
         from sgemm_kernels.custom import nvrtc
         nvrtc.find_nvcc = lambda: None
-        mine = sk.kernel(sk.source("tile2d") + TEXT, name="mine")
+        mine = sk.kernel(with_header("tile2d") + TEXT, name="mine")
         A, B = uniform(rng, 70, 40), uniform(rng, 40, 90)
 """
 
@@ -352,7 +355,7 @@ def test_nvcc_builds_a_library_from_a_rung(taken):
 @pytest.mark.nvcc
 @pytest.mark.skipif(not nvrtc.find_nvcc(), reason="needs nvcc")
 def test_nvcc_gets_the_values_of_defines():
-    text = sk.source("tile2d") + "static_assert(BM == 64 && BN == 64);\n"
+    text = with_header("tile2d") + "static_assert(BM == 64 && BN == 64);\n"
     nvrtc.nvcc_library(Source(Path("mine.cu"), text, {"BM": 64, "BN": 64}), [90])
 
 
@@ -385,12 +388,12 @@ def test_nvrtc_compiles_the_rungs_of_one_kernel(taken, monkeypatch):
 def test_nvrtc_errors_say_when_nvcc_is_needed_and_name_the_line(monkeypatch):
     monkeypatch.setenv("SGEMM_KERNELS_NVRTC", str(real_nvrtc()))
     with pytest.raises(nvrtc.BeyondNvrtcError):
-        nvrtc.gpu_code(Source(Path("mine.cu"), sk.source("async")), "async", 80)
+        nvrtc.gpu_code(Source(Path("mine.cu"), with_header("async")), "async", 80)
     for name in ("a$s", "Ähre"):
-        text = sk.source("tile2d").replace("As[", f"{name}[")
+        text = with_header("tile2d").replace("As[", f"{name}[")
         with pytest.raises(nvrtc.BeyondNvrtcError):
             nvrtc.gpu_code(Source(Path("mine.cu"), text), "tile2d", 80)
-    text = sk.source("naive") + "#ifdef __CUDACC_RTC__\nint wrong = nowhere;\n#endif\n"
+    text = with_header("naive") + "#ifdef __CUDACC_RTC__\nint wrong = nowhere;\n#endif\n"
     line = text.count("\n") - 1
     with pytest.raises(sk.CompileError, match=rf"mine\.cu\({line}\): error"):
         nvrtc.gpu_code(Source(Path("mine.cu"), text), "naive", 80)
@@ -402,7 +405,7 @@ def test_nvrtc_errors_say_when_nvcc_is_needed_and_name_the_line(monkeypatch):
 def test_a_report_is_not_from_nvrtcs_cache(fake_nvrtc, monkeypatch, tmp_path, version, has_cache):
     monkeypatch.setenv("SGEMM_KERNELS_CACHE", str(tmp_path))
     monkeypatch.setenv("FAKE_NVRTC_VERSION", version)
-    log = nvrtc.compile_log(Source(Path("mine.cu"), sk.source("naive")), "naive", 90, False)
+    log = nvrtc.compile_log(Source(Path("mine.cu"), with_header("naive")), "naive", 90, False)
     assert ("--no-cache" in log.split()) == has_cache
     assert "--ptxas-options=-v" in log.split()
 
@@ -472,8 +475,8 @@ WAYS = [
 
 @pytest.mark.parametrize("compiled", WAYS)
 def test_on_a_gpu_a_header_beside_the_file_replaces_the_packages(compiled, tmp_path, monkeypatch):
-    (tmp_path / "mine.cu").write_text(sk.source("vec4"))
-    source = Source(tmp_path / "mine.cu", sk.source("vec4"))
+    (tmp_path / "mine.cu").write_text(with_header("vec4"))
+    source = Source(tmp_path / "mine.cu", with_header("vec4"))
     compiled(source, monkeypatch)
     (tmp_path / "float4_loader.h").write_text("#error beside\n")
     with pytest.raises(sk.CompileError, match=r"float4_loader\.h.*#error.*beside"):
@@ -486,7 +489,7 @@ def test_the_current_folder_is_not_searched_for_headers(compiled, tmp_path, monk
         (tmp_path / folder).mkdir()
     (tmp_path / "current/float4_loader.h").write_text("#error current\n")
     monkeypatch.chdir(tmp_path / "current")
-    text = sk.source("vec4") + "// whose current folder has headers\n"
+    text = with_header("vec4") + "// whose current folder has headers\n"
     for path in (Path("mine.cu"), tmp_path / "own apart/mine.cu"):
         compiled(Source(path, text), monkeypatch)
 
@@ -516,7 +519,7 @@ def test_on_a_gpu_an_out_of_bounds_write_ends_only_its_own_process():
     there = cupy.arange(1000, dtype=cupy.float32).reshape(20, 50)
     product = sk.run("naive", there, there.T)
     expected = np.asarray(product)
-    text = sk.source("naive")
+    text = with_header("naive")
     wrong = text.replace("store(p, row, col, sum)", "p.C.data[(int64_t(1) << 40) + col] = sum")
     assert wrong != text
     far = sk.kernel(wrong, name="far")

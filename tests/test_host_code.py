@@ -12,6 +12,8 @@ from sgemm_kernels.custom.host_code import HostUse, host_uses
 from sgemm_kernels.custom.launch_bounds import with_bounds
 from sgemm_kernels.custom.reachable import only_for
 
+from .support import with_header
+
 KERNEL = """\
 __global__ void mm(const float *A, const float *B, float *C, int M, int N, int K)
 {
@@ -196,7 +198,7 @@ def test_the_ladder_and_the_plain_kernels_have_no_host_code_in_kernels():
 def test_the_line_is_in_the_file_that_has_it(tmp_path):
     (tmp_path / "helper.h").write_text("// a helper\nfloat zero(float x) { return 0 * x; }\n")
     path = tmp_path / "mine.cu"
-    rung = sk.source("naive").replace("store(p, row, col, sum)", "store(p, row, col, zero(sum))")
+    rung = with_header("naive").replace("store(p, row, col, sum)", "store(p, row, col, zero(sum))")
     path.write_text(f'#include "helper.h"\n{rung}')
     source = Source(path, path.read_text())
     line = 1 + next(n for n, text in enumerate(source.text.splitlines()) if "zero(sum)" in text)
@@ -212,7 +214,7 @@ def test_host_code_in_another_kernel_is_no_mistake():
 
 
 def test_sanitize_reports_host_code(custom_cache):
-    text = sk.source("naive").replace("namespace {", "namespace {\nfloat table[2] = {1, 2};", 1)
+    text = with_header("naive").replace("namespace {", "namespace {\nfloat table[2] = {1, 2};", 1)
     text = text.replace("store(p, row, col, sum)", "store(p, row, col, sum * table[0])")
     (finding,) = sk.kernel(text, name="mine").sanitize().findings
     assert (finding.kind, finding.file) == ("does not compile", "mine.cu")
@@ -252,7 +254,7 @@ def test_a_block_above_the_launch_bounds_is_refused(custom_cache):
     (finding, *_) = mine.check(device="cpu").findings
     assert (finding.kind, finding.line) == ("launch failed", 4)
     assert "the block has 256 threads, and __launch_bounds__ in line 4 allows 64" in finding.text
-    rung = sk.source("naive").replace("__launch_bounds__(BM *BN)", "__launch_bounds__(BM)")
+    rung = with_header("naive").replace("__launch_bounds__(BM *BN)", "__launch_bounds__(BM)")
     (finding, *_) = sk.kernel(rung, name="mine").check(device="cpu").findings
     assert "__launch_bounds__(BM)" in rung.splitlines()[finding.line - 1]
 

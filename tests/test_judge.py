@@ -10,6 +10,7 @@ from sgemm_kernels.custom import for_gpu, nvrtc
 
 from . import judge_rates
 from .judge_rates import FOLDER, PAGE, mutants, recorded, with_tables
+from .support import with_header
 
 pytestmark = pytest.mark.usefixtures("custom_cache")
 
@@ -126,7 +127,7 @@ GIVE = "scratch_give(memory, where);"
     ],
 )
 def test_scratch_memory_is_given_back_once_after_the_last_kernel(early, late, says):
-    text = sk.source("coalesced")
+    text = with_header("coalesced")
     for old, new in (
         ("constexpr int BM", "struct Given { Sgemm p; float *memory; };\nconstexpr int BM"),
         ("(const Sgemm p)\n{\n", "(const Given given)\n{\n    const Sgemm &p = given.p;\n"),
@@ -174,7 +175,7 @@ GROUPS = """    if (threadIdx.y < 16) {
 
 @pytest.mark.parametrize(("other", "passes"), [("2", True), ("1", False)])
 def test_two_groups_at_one_named_barrier_are_told(other, passes):
-    text = sk.source("coalesced").replace(STORE, GROUPS.replace("OTHER", other) + STORE)
+    text = with_header("coalesced").replace(STORE, GROUPS.replace("OTHER", other) + STORE)
     text = text.replace("    if (!inside(p.C, row, col)) {\n        return;\n    }\n", "")
     text = text.replace("k < p.A.cols", "inside(p.C, row, col) && k < p.A.cols")
     mine = sk.kernel('#include "ptx.h"\n' + text, name="groups")
@@ -264,6 +265,6 @@ def test_what_a_gpus_compiler_refuses_is_found():
     [(49153, 0, "49152 per block"), (0, 232449, "an H100 has 232448"), (49152, 232448, None)],
 )
 def test_too_much_shared_memory(static, total, says):
-    source = sk.kernel(sk.source("naive"), name="mine").made_of
+    source = sk.kernel(with_header("naive"), name="mine").made_of
     found = for_gpu.too_much_shared(static, total, source)
     assert [says in str(one) for one in found] == ([True] if says else [])

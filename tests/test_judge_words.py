@@ -11,6 +11,8 @@ from sgemm_kernels.custom.cases import tile_of
 from sgemm_kernels.custom.compiler import Source, library, sanitizer_build
 from sgemm_kernels.custom.failures import placed
 
+from .support import with_header
+
 pytestmark = pytest.mark.usefixtures("custom_cache")
 
 HEAD = "__global__ void sgemm(const float *A, const float *B, float *C, int M, int N, int K)\n{"
@@ -269,7 +271,9 @@ def test_whole_warps_at_two_barriers_are_a_note():
 def test_a_slow_kernel_is_not_called_endless():
     """'Endless' is about steps. A kernel that takes too long otherwise is 'not finished'."""
     text = "#include <unistd.h>\n" + changed(
-        sk.source("naive"), "float sum = 0.0f;", "float sum = p.beta == 1.0f ? sleep(1000) : 0.0f;"
+        with_header("naive"),
+        "float sum = 0.0f;",
+        "float sum = p.beta == 1.0f ? sleep(1000) : 0.0f;",
     )
     source = Source(Path("mine.cu"), text)
     program, _ = library(source, sanitizer_build())

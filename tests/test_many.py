@@ -7,7 +7,12 @@ import sgemm_kernels
 from sgemm_kernels import _core, run, run_many
 from sgemm_kernels._accuracy import expect
 
-from .support import LAYOUTS, same_bits, uniform
+from .support import (
+    LAYOUTS,
+    same_bits,
+    uniform,
+    with_header,
+)
 
 SETTING = "SGEMM_KERNELS_CPU_MULTIPROCESSORS"
 RAGGED = [(1, 1, 1), (0, 5, 3), (4, 0, 3), (7, 5, 0), (130, 65, 70), (3, 300, 41), (300, 3, 129)]
@@ -276,7 +281,7 @@ def test_the_call_is_checked_as_for_run(device, rng):
 
 
 def test_a_custom_kernel_multiplies_each_pair(rng, custom_cache):
-    kernel = sgemm_kernels.kernel(sgemm_kernels.source("naive"), name="mine")
+    kernel = sgemm_kernels.kernel(with_header("naive"), name="mine")
     As, Bs, Cs = lists(rng, [(3, 4, 5), (6, 7, 8)])
     out = [np.empty_like(C) for C in Cs]
     results = run_many(kernel, As, Bs, Cs, beta=1, out=out, device="cpu")

@@ -50,7 +50,12 @@ from sgemm_kernels.measuring.shapes import LAYOUTS
 from sgemm_kernels.measuring.telemetry import Telemetry
 from sgemm_kernels.measuring.truth import ROWS_CHECKED, TF32_ROUNDING, Truth
 
-from .support import OVER_HIP, printed_by, uniform
+from .support import (
+    OVER_HIP,
+    printed_by,
+    uniform,
+    with_header,
+)
 
 REFERENCE = _core._REFERENCE
 QUICK = {"device": "cpu", "seconds": 0.05}
@@ -201,7 +206,7 @@ class TestOnTheCPU:
     def test_python_functions_are_refused_for_unsanitized_kernels(self, far, custom_cache):
         """Until it has passed sanitize(), a custom kernel runs in a child process, which cannot
         call functions of this process."""
-        mine = sgemm_kernels.kernel(sgemm_kernels.source("naive"), name="mine")
+        mine = sgemm_kernels.kernel(with_header("naive"), name="mine")
         function = {"a competitor": [("it", lambda A, B, out: None)], "data": []}[far]
         data = ("mine", lambda rng, shape: None) if far == "data" else "uniform"
         with pytest.raises(TypeError, match=r"until mine has passed check\(\) and sanitize\(\)"):

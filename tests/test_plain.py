@@ -15,7 +15,11 @@ from sgemm_kernels.custom.compiler import Source
 from sgemm_kernels.custom.overflow import overflow
 from sgemm_kernels.custom.plain import PlainLaunch
 
-from .support import printed_by, printed_over_fake_cuda
+from .support import (
+    printed_by,
+    printed_over_fake_cuda,
+    with_header,
+)
 
 pytestmark = pytest.mark.usefixtures("custom_cache")
 
@@ -434,7 +438,7 @@ def test_a_plain_file_without_a_grid_says_what_to_pass():
     with pytest.raises(ValueError, match=r"pass grid= and block=, such as grid='\(N/32, M/32\)'"):
         sk.kernel(FOLDER / "naive.cu", name="mine")
     with pytest.raises(ValueError, match="are for plain kernels"):
-        sk.kernel(sk.source("tile2d"), name="mine", multiple_of=8)
+        sk.kernel(with_header("tile2d"), name="mine", multiple_of=8)
 
 
 def test_a_template_without_arguments_and_several_functions_are_refused():

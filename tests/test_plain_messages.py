@@ -15,6 +15,8 @@ from sgemm_kernels.custom.failures import placed
 from sgemm_kernels.custom.load import name_fault
 from sgemm_kernels.custom.plain import PlainLaunch
 
+from .support import with_header
+
 ABC = "float *A, float *B, float *C, "
 
 
@@ -207,7 +209,7 @@ def test_a_missing_file_and_a_macro_without_a_value_are_named():
 
 
 def test_a_failed_launch_is_at_a_line_of_code():
-    text = "// a block has 64 threads, a KernelSpec, scratch_alloc(x)\n" + sk.source("naive")
+    text = "// a block has 64 threads, a KernelSpec, scratch_alloc(x)\n" + with_header("naive")
     source = Source(Path("mine.cu"), text)
     for kind, words, line in (
         ("launch failed", "the block has 2048 threads", ".threads = "),
@@ -226,4 +228,4 @@ def test_products_for_kernels_that_share_out_their_work():
         assert {case.multiprocessors for case in few} == {0, 1, count}, name
         assert all(case.M * case.N % 256 for case in few)
         assert any(case.alpha != 1 and case.K > 256 for case in few)
-    assert shared_out(tile, Source(Path("mine.cu"), sk.source("warptile"))) == []
+    assert shared_out(tile, Source(Path("mine.cu"), with_header("warptile"))) == []
