@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -23,7 +24,7 @@ import sgemm_kernels
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT))  # at the end, so that the installed package is imported
 
-from build_backend import compiling, counting, prerequisites, toolkit  # noqa: E402
+from build_backend import compiling, counting, prerequisites, rungs, toolkit  # noqa: E402
 from build_backend.toolkit import BuildError  # noqa: E402
 
 from .native import spills  # noqa: E402
@@ -572,7 +573,8 @@ def sources(tmp_path):
         "base/shared.h": "int shared(void);\n",
         "emulator/grid.cpp": '#include "../base/shared.h"\nint grid() { return 2; }\n',
         "runtime/cuda/device.cu": "int device() { return 3; }\n",
-        "ladder/01_naive.cu": '#include "../kernel/kernel.h"\n',
+        "gemm/simt/splitk.cu": '#include "../../kernel/kernel.h"\n',
+        "ladder/launches.toml": "",
         "kernel/kernel.h": '# include "../base/shared.h"\n',
         "ladder/README.md": "words\n",
     }
@@ -600,7 +602,7 @@ def build(sources, capsys):
     return build
 
 
-ALL = {"01_naive.cu", "grid.cpp", "module.c", "describing.c", "other.c"}
+ALL = {"splitk.cu", "grid.cpp", "module.c", "describing.c", "other.c"}
 
 
 def append(path, text="/* more */\n"):
@@ -611,9 +613,9 @@ def test_only_what_changed_is_compiled(build, sources):
     assert build() == ALL
     assert build() == set()
     append(sources / "csrc/kernel/kernel.h")
-    assert build() == {"01_naive.cu", "describing.c"}  # describing.c: the hash of csrc/ changed
+    assert build() == {"splitk.cu", "describing.c"}  # describing.c: the hash of csrc/ changed
     append(sources / "csrc/base/shared.h")
-    assert build() == {"01_naive.cu", "grid.cpp", "module.c", "describing.c"}
+    assert build() == {"splitk.cu", "grid.cpp", "module.c", "describing.c"}
     append(sources / "csrc/ladder/README.md")
     assert build() == set()
     (sources / "build/objects/alone/host/csrc/runtime/other.c.o").unlink()
@@ -629,7 +631,7 @@ def test_concurrent_builds_compile_everything_once(sources, capsys):
             assert library.is_file()
     printed = capsys.readouterr().out
     compiled = sorted(Path(name).name for name in re.findall(r"csrc/\S+", printed))
-    copies = ["01_naive.cu"] * (2 if platform.machine() == "x86_64" else 1)
+    copies = ["splitk.cu"] * (2 if platform.machine() == "x86_64" else 1)
     assert compiled == sorted([*ALL, *copies])  # to run with and without FMA, and to be counted
     assert printed.count("linking") == 1
 
@@ -672,6 +674,27 @@ def test_a_truncated_object_is_rebuilt(build, sources, tmp_path):
     assert "other.c" in build(CC=str(cc))
 
 
+def test_a_launcher_has_the_rung_and_its_entry_of_the_table(sources):
+    text = "#include <cuda_pipeline.h>\nconstexpr int BK = 32;\nextern __shared__ float4 tiles[];\n"
+    entry = (
+        '[one]\nfile = "01_one.cu"\nsummary = "first"\ngrid = "M / BK"\nblock = "(BK, 2)"\n'
+        'dynamic_shared = "4 * BK"\ntile = [1, 2, "BK"]\nmin_compute_capability = [8, 0]\n'
+        "smaller = { BK = 16 }\n"
+    )
+    (sources / "csrc/ladder/01_one.cu").write_text(text)
+    (sources / "csrc/ladder/launches.toml").write_text(entry)
+    (path,) = rungs.generate(sources)
+    made = (sources / path).read_text()
+    assert made.count("constexpr int BK = 32;") == made.count("constexpr int BK = 16;") == 2
+    assert made.count("extern __shared__ float4 tiles[];") == 2, "on a GPU the text is the file's"
+    assert made.index("#include <cuda_pipeline.h>") < made.index("namespace")
+    for part in (".threads = {BK, 2}", ".dynamic_bytes = 4 * BK", "M / BK", '"first", "01_one.cu"'):
+        assert part in made
+    assert "EACH(one)" in (sources / rungs.NAMES).read_text()
+    with pytest.raises(ValueError, match=r"01_one\.cu has no constants \{'BM'\}"):
+        rungs.launcher("one", {**tomllib.loads(entry)["one"], "smaller": {"BM": 1}}, text)
+
+
 def test_warnings_are_errors_on_request(build, sources):
     append(sources / "csrc/runtime/other.c", "static int unused(void) { return 0; }\n")
     build()
@@ -683,7 +706,7 @@ def test_each_kernel_is_compiled_for_both_kinds_of_device(sources):
     cuda = toolkit.Toolkit(Path("/cuda/bin/nvcc"), Path("/cuda/lib/a"), "13.0.88", (80, 90))
     jobs = {job.target.relative_to("build/objects").as_posix(): job for job in plan(sources, cuda)}
     on_cpu = ("cpu", "cpu_fused") if platform.machine() == "x86_64" else ("cpu",)
-    kernels = [f"{kind}/csrc/ladder/01_naive.cu.o" for kind in ("cuda", *on_cpu, "count")]
+    kernels = [f"{kind}/csrc/gemm/simt/splitk.cu.o" for kind in ("cuda", *on_cpu, "count")]
     device, describing = (
         "cuda/csrc/runtime/cuda/device.cu.o",
         "host/csrc/frontends/python/describing.c.o",
@@ -699,7 +722,7 @@ def test_each_kernel_is_compiled_for_both_kinds_of_device(sources):
     for job in (jobs[kernels[0]], jobs[device]):
         assert job.compiler.command == "/cuda/bin/nvcc"
         assert set(toolkit.architecture_flags((80, 90))) <= set(job.flags)
-    assert jobs[kernels[0]].log == Path("build/ptxas/01_naive.txt")
+    assert jobs[kernels[0]].log == Path("build/ptxas/splitk.txt")
     assert "-Xptxas=-v" in jobs[kernels[0]].flags
     facts = {'-DSGEMM_TOOLKIT="13.0.88"', '-DSGEMM_ARCHITECTURES="sm_80 sm_90 compute_90"'}
     told = {name for name, job in jobs.items() if facts <= set(job.flags)}
@@ -791,7 +814,7 @@ def test_an_object_depends_on_compilers_but_not_on_their_paths(sources):
         return {path.name for path, key in keys(cuda).items() if keys(here)[path] != key}
 
     assert differing(there) == set()
-    told = {"01_naive.cu.o", "device.cu.o", "describing.c.o"}
+    told = {"splitk.cu.o", "device.cu.o", "describing.c.o"}
     assert differing(replace(here, version="13.0.96")) == told
     module = next(job for job in plan(sources, here) if job.source.name == "module.c")
     assert replace(module, search=["-I/elsewhere"]).key(sources) == module.key(sources)

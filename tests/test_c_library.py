@@ -119,7 +119,7 @@ def test_signals_without_a_handler_still_end_a_product(tmp_path, capsys):
         "    sgemm_kernels_matrix A = {c, n, k, 1, 0}, B = {c, k, n, 0, 1}, C = {c, n, n, n, 1};\n"
         "    sgemm_kernels_place place = {SGEMM_KERNELS_CPU, SGEMM_KERNELS_HOST_MEMORY, 0};\n"
         "    alarm(1);\n"
-        '    return sgemm_kernels_multiply("naive", &place, 1, &A, &B, 0, NULL, &C, NULL);\n'
+        '    return sgemm_kernels_multiply("simt", &place, 1, &A, &B, 0, NULL, &C, NULL);\n'
         "}\n"
     )
     output(CC, source, *config(capsys, "--cflags", "--libs"), "-o", program)

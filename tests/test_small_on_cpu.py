@@ -171,4 +171,4 @@ def test_a_batch_of_small_products_runs_the_kernel_of_one():
         _core._launched(True)
         run("auto", operand, operand, device="cpu")
         launched.append(_core._launched(False))
-    assert launched[0] == launched[1] == {"coalesced"}
+    assert launched[0] == launched[1] == {"per_element"}

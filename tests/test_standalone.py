@@ -10,6 +10,7 @@ import pytest
 
 import sgemm_kernels as sk
 from sgemm_kernels.__main__ import main
+from sgemm_kernels._launches import launches
 from sgemm_kernels.custom.preprocessor import pruned
 from sgemm_kernels.custom.standalone import DEFINED
 from sgemm_kernels.measuring.probe import find_nvcc
@@ -82,9 +83,13 @@ def test_the_text_needs_no_other_file(name):
     includes = re.findall(r"^#include .*", text, re.M)
     assert len(includes) == len(set(includes))
     assert text.count("int main(") == 1
-    assert f"launch_{name}_cuda(&p, &where)" in text
     kernel = sk.source(name)
-    assert kernel.partition("namespace {")[2].partition("#if")[0] in text
+    if name in launches():
+        assert f"{name}<<<" in text
+        assert kernel[kernel.index("constexpr") :] in text
+    else:
+        assert f"launch_{name}_cuda(&p, &where)" in text
+        assert kernel.partition("namespace {")[2].partition("#if")[0] in text
 
 
 def test_the_head_comment_has_the_command():
