@@ -86,5 +86,4 @@ constexpr KernelSpec spec = {.symbol = "tile2d",
 
 } // namespace
 
-RUNG(tile2d, "each thread computes a rectangle of results in registers", "tile2d.cu", spec,
-     {7, 5});
+RUNG(tile2d, "each thread computes a rectangle of results in registers", "tile2d.cu", spec, {7, 5});
