@@ -12,6 +12,7 @@ import pytest
 
 import sgemm_kernels
 from sgemm_kernels import run
+from sgemm_kernels.measuring.measure import measure
 
 from .exporters import FAKES, GPU, core, refused
 from .on_fake_gpu import Capture, held_stream, little_memory
@@ -90,7 +91,7 @@ def nothing_left():
 def test_operands_of_every_layout(rng, shape):
     """On the GPU and on the host, C in place and not, with sizes that are no multiples of 4."""
     A, B, C = (uniform(rng, *shape, *each) for each in ((M, K), (K, N), (M, N)))
-    for name in ("naive", "tile2d", "async"):
+    for name in ("naive", "tile2d", "warptile"):
         expected = run(name, A, B, C=C, alpha=0.3, beta=0.7, device="cpu")
         for number, view in enumerate(NAMES):
             views = [NAMES[(number + step) % len(NAMES)] for step in (0, 1, 3)]
@@ -134,6 +135,16 @@ def test_only_what_has_gaps_is_copied_and_once_for_a_whole_batch(rng):
     assert copies(columns[2], columns[1], out) == 6
 
 
+def test_no_copy_is_timed():
+    """No size is a multiple of 4, so all matrices have gaps."""
+    begun = "cudaEventRecord" if GPU == "cuda" else "hipEventRecord"
+    calls = noted(lambda: measure("tile2d", (M, N, K), seconds=0.01, device=GPU))
+    assert "launch_strided_copy" in calls
+    events = [place for place, call in enumerate(calls) if call == "a timing event"]
+    for begin, end in zip(events[::2], events[1::2], strict=True):
+        assert calls[begin:end] == ["a timing event", "a launch", begun]
+
+
 # ---------------------------------------------------------------------------- streams, graphs
 
 
@@ -161,17 +172,17 @@ def test_copies_in_a_graph_are_made_at_each_replay(operands):
     in_place = on_gpu(C, "wide")
     with nothing_left():
         with capture as stream:
-            run("raster", a, b, C=c, beta=0.5, out=out, stream=stream)
-            run("raster", a, b, C=in_place, beta=1, out=in_place, stream=stream)
+            run("prefetch", a, b, C=c, beta=0.5, out=out, stream=stream)
+            run("prefetch", a, b, C=in_place, beta=1, out=in_place, stream=stream)
         expected = C
         for factor in (1, 2):
             content = core.fake_cuda_content(a.address, a.memory.nbytes)
             scaled = np.ascontiguousarray((A * np.float32(factor)).T)
             ctypes.memmove(content, scaled.ctypes.data, scaled.nbytes)
             capture.replay()
-            now = run("raster", A * np.float32(factor), B, C=C, beta=0.5, device="cpu")
+            now = run("prefetch", A * np.float32(factor), B, C=C, beta=0.5, device="cpu")
             assert same_bits(out.get(), now)
-            expected = run("raster", A * np.float32(factor), B, C=expected, beta=1, device="cpu")
+            expected = run("prefetch", A * np.float32(factor), B, C=expected, beta=1, device="cpu")
             assert same_bits(in_place.get(), expected)
 
 
@@ -182,7 +193,7 @@ def test_a_graph_without_memory_pools_takes_contiguous_matrices(operands):
     core.fake_cuda_set_pools(0)
     try:
         with capture as stream:
-            fact = "'async' with contiguous row-major arrays"
+            fact = "'warptile' with contiguous row-major arrays"
             refused(ValueError, "memory pools", fact, A=a, B=column_major, out=out, stream=stream)
             run("vec4", a, b, out=out, stream=stream)
     finally:
@@ -273,8 +284,8 @@ def test_panels_leave_room_for_their_copies(rng):
 
 
 def test_an_interrupt_ends_a_long_batch(rng):
-    """Between two products. Queueing them all takes a second or more."""
-    count = 300_000
+    """Between two products. Queueing them all takes much longer than the signal."""
+    count = 60_000
     A = np.ones((count, 1, 1), np.float32)
     begun = len(noted(lambda: run("naive", A[:10], A[:10], device=GPU)))
 

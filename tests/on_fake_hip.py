@@ -154,7 +154,7 @@ def test_the_default_stream_is_hips(operands):
 def test_a_custom_kernel_runs_only_on_the_cpu_device(operands, tmp_path):
     source = next(variant.source for variant in variants() if variant.name == "naive")
     (tmp_path / "mine.cu").write_text(source)
-    mine = sgemm_kernels.kernel(tmp_path / "mine.cu")
+    mine = sgemm_kernels.kernel(tmp_path / "mine.cu", like="naive")
     assert same_bits(run(mine, *operands, device="cpu"), run("naive", *operands, device="cpu"))
     with pytest.raises(
         sgemm_kernels.UnsupportedVariantError, match="'mine' does not run on the AMD GPU"

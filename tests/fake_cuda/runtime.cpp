@@ -812,12 +812,14 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
                 }
             }
         }
+        /* Starting threads would take longer than a small product. */
+        const bool is_small = p.C.rows * p.C.cols * p.A.cols * p.count < 1 << 16;
         const Launch here = {
             0,
             nullptr,
             nullptr,
             {places[0] ? &prepared[0] : nullptr, places[1] ? &prepared[1] : nullptr},
-            false};
+            is_small};
         if (!all) {
             lose(device, cudaErrorIllegalAddress);
         } else if (on_cpu(&real, &here).code != STATUS_OK) {

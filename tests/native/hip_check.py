@@ -30,7 +30,7 @@ KEPT_BYTES = {"prefetch": 16}
 # The tests that run over the fake runtime.
 SUITES = (
     *("tests/on_fake_gpu.py", "tests/on_fake_exchange.py", "tests/on_fake_hip.py"),
-    "tests/test_on_gpu.py",
+    *("tests/on_fake_contiguous.py", "tests/test_on_gpu.py"),
     *("tests/test_fake_cuda.py", "tests/test_cuda_failures.py", "tests/test_memory.py"),
     *("tests/test_devices.py", "tests/test_arguments.py", "tests/test_exit.py"),
 )

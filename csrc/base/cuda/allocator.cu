@@ -200,7 +200,7 @@ Status take_in_graph(int device, size_t bytes, bool zeros, cudaStream_t stream, 
         return status_error(STATUS_INVALID,
                             "the variant allocates memory for this product, which a " GPU_API
                             " graph can do only on a GPU with memory pools, and " GPU_KIND
-                            ":%d has none: capture 'vec4' or 'async' with contiguous row-major "
+                            ":%d has none: capture 'vec4' or 'warptile' with contiguous row-major "
                             "arrays",
                             device);
     }

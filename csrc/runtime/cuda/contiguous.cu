@@ -17,61 +17,52 @@ Status copy(const Matrix &to, const Matrix &from, const Launch *where)
     return error == cudaSuccess ? status_ok() : launch_failed(where, error);
 }
 
-/* A matrix as a kernel reads or writes it: the caller's, or a contiguous copy. */
-class Contiguous {
-  public:
-    Contiguous(const Matrix &given, const Launch *where) : given_(given), where_(where) {}
-    Contiguous(const Contiguous &) = delete;
-    Contiguous &operator=(const Contiguous &) = delete;
-    ~Contiguous()
-    {
-        if (memory_) {
-            scratch_free(memory_, where_);
-        }
-    }
-
-    /* `matrix` is to be used instead. With `filled`, it has the values of the given one. */
-    Status prepare(bool filled, Matrix *matrix)
-    {
-        *matrix = given_;
-        if (matrix_is_contiguous(&given_) || bytes_of(given_) == 0) {
-            return status_ok();
-        }
-        const Status status = scratch_alloc(bytes_of(given_), where_, &memory_);
-        copy_ = {static_cast<float *>(memory_), given_.rows, given_.cols, given_.cols, 1};
-        *matrix = copy_;
-        return status.code == STATUS_OK && filled ? copy(copy_, given_, where_) : status;
-    }
-
-    Status write_back() const
-    {
-        return memory_ ? copy(given_, copy_, where_) : status_ok();
-    }
-
-  private:
-    Matrix given_, copy_ = {};
-    const Launch *where_;
-    void *memory_ = nullptr;
-};
-
 Status launch_one(const Variant *variant, const Sgemm &problem, const Launch *where)
 {
-    Contiguous A(problem.A, where), B(problem.B, where), C(problem.C, where);
-    Sgemm packed = problem;
-    Status status = A.prepare(true, &packed.A);
-    if (status.code == STATUS_OK) {
-        status = B.prepare(true, &packed.B);
-    }
-    if (status.code == STATUS_OK) {
-        status = C.prepare(problem.beta != 0.0f, &packed.C);
-    }
+    ContiguousProduct product(problem, where);
+    Sgemm packed;
+    Status status = product.prepare(&packed);
     if (status.code == STATUS_OK) {
         status = variant->launch[DEVICE_CUDA](&packed, where);
     }
-    return status.code == STATUS_OK ? C.write_back() : status;
+    return status.code == STATUS_OK ? product.write_back() : status;
 }
 
 } // namespace
+
+Contiguous::~Contiguous()
+{
+    if (memory_) {
+        scratch_free(memory_, where_);
+    }
+}
+
+Status Contiguous::prepare(bool filled, Matrix *matrix)
+{
+    *matrix = given_;
+    if (matrix_is_contiguous(&given_) || bytes_of(given_) == 0) {
+        return status_ok();
+    }
+    const Status status = scratch_alloc(bytes_of(given_), where_, &memory_);
+    copy_ = {static_cast<float *>(memory_), given_.rows, given_.cols, given_.cols, 1};
+    *matrix = copy_;
+    return status.code == STATUS_OK && filled ? copy(copy_, given_, where_) : status;
+}
+
+Status Contiguous::write_back() const
+{
+    return memory_ ? copy(given_, copy_, where_) : status_ok();
+}
+
+Status ContiguousProduct::prepare(Sgemm *problem)
+{
+    *problem = given_;
+    Status status = A_.prepare(true, &problem->A);
+    if (status.code == STATUS_OK) {
+        status = B_.prepare(true, &problem->B);
+    }
+    return status.code == STATUS_OK ? C_.prepare(given_.beta != 0.0f, &problem->C) : status;
+}
 
 Status launch_contiguous(const Variant *variant, const Sgemm *problem, const Launch *where,
                          int64_t *launched)

@@ -80,12 +80,21 @@ Status launch(const Measurement *m, int index, const Sgemm *problem, const Launc
                    : m->compete(m->context, index, problem);
 }
 
-/* Takes one sample in seconds; NaN if the blocking kernel timed out. */
+/* Takes one sample in seconds; NaN if the blocking kernel timed out. A kernel that takes contiguous
+ * matrices gets its copies before, and the result is copied afterwards. */
 Status sample(const Measurement *m, int index, const Sgemm *problem, const Launch *where,
               volatile Blocker *blocker, cudaEvent_t begin, cudaEvent_t end, double *seconds)
 {
     const cudaStream_t stream =
         m->variants[index] ? static_cast<cudaStream_t>(where->stream) : cudaStreamLegacy;
+    ContiguousProduct product(*problem, where);
+    Sgemm packed = *problem;
+    Status launched = m->variants[index] && m->variants[index]->spec.contiguous && m->products == 1
+                          ? product.prepare(&packed)
+                          : status_ok();
+    if (launched.code != STATUS_OK) {
+        return launched;
+    }
     blocker->open = 0;
     blocker->timed_out = 0;
     const cudaError_t held = launch_blocking_kernel(blocker, stream);
@@ -94,11 +103,12 @@ Status sample(const Measurement *m, int index, const Sgemm *problem, const Launc
     }
     /* Only the product may be between the two events. */
     const bool by_library = m->variants[index] && cublas_launches(m->variants[index]);
-    Status launched = by_library ? cublas_begin(where->device, stream) : status_ok();
+    launched = by_library ? cublas_begin(where->device, stream) : status_ok();
     const bool begun = launched.code == STATUS_OK;
     cudaEventRecord(begin, stream);
-    launched = begun ? launch(m, index, problem, where) : launched;
+    launched = begun ? launch(m, index, &packed, where) : launched;
     cudaEventRecord(end, stream);
+    launched = launched.code == STATUS_OK ? product.write_back() : launched;
     if (by_library && begun) {
         const Status ended = cublas_end(where->device, stream);
         launched = launched.code == STATUS_OK ? ended : launched;
