@@ -74,7 +74,7 @@ def changed(rung, old, new):
 
 @pytest.mark.parametrize("taken", rungs())
 def test_each_rungs_file_is_a_custom_kernel_without_changes(taken):
-    mine = sk.kernel(sk.source(taken), name="mine")
+    mine = sk.kernel(sk.source(taken), name="mine", like=taken)
     A, B = operands(150, 77, 300)
     assert mine.variant.block_tile == next(v for v in sk.variants() if v.name == taken).block_tile
     C = sk.run(mine, A, B, device="cpu")
@@ -186,8 +186,8 @@ def test_it_is_measured_and_compared_with_rungs():
 
 @pytest.mark.parametrize("taken", ["naive", "tile2d", "async"])
 def test_its_accesses_are_counted_like_a_rungs(taken):
-    mine = sk.kernel(sk.source(taken), name="mine")
-    for size in [(200, 130, 20), (5, 20, 13, 7)]:  # the second one is a batch
+    mine = sk.kernel(sk.source(taken), name="mine", like=taken)
+    for size in [(200, 132, 20), (5, 20, 12, 8)]:  # the second one is a batch
         traced, expected = sk.trace(mine, size), sk.trace(taken, size)
         assert traced.variant == "mine"
         assert [(a.line, a.text, a.operand, a.sectors, a.wavefronts) for a in traced.accesses] == [

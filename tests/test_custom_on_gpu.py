@@ -423,7 +423,7 @@ def test_a_report_is_not_from_nvrtcs_cache(fake_nvrtc, monkeypatch, tmp_path, ve
 )
 def test_nvrtc_reports_on_each_kernel_of_a_file(taken, kernels, monkeypatch):
     monkeypatch.setenv("SGEMM_KERNELS_NVRTC", str(real_nvrtc()))
-    source = Source(Path("mine.cu"), sk.source(taken))
+    source = Source(Path("mine.cu"), with_header(taken))
     log = nvrtc.compile_log(source, taken, 90, taken == "wgmma")
     entries = re.findall(r"Compiling entry function '(\w+)' for '(\w+)'", log)
     named = {for_gpu.plain_name(mangled) for mangled, _ in entries}

@@ -18,6 +18,7 @@ from sgemm_kernels.custom.compiler import Source, deferred_async_build, library,
 from sgemm_kernels.custom.diagnosis import Finding
 from sgemm_kernels.custom.failures import placed
 
+from .support import with_header
 from .test_custom import ENDLESS, SMALLEST, operands
 
 pytestmark = pytest.mark.usefixtures("custom_cache")
@@ -56,7 +57,7 @@ def test_sanitize_uses_every_value_that_check_uses(tile):
 
 @pytest.mark.parametrize(("taken", "deep"), [("naive", False), ("splitk", True)])
 def test_sanitize_uses_a_deep_k_for_kernels_that_may_split_it(taken, deep):
-    source = sk.kernel(sk.source(taken), name="mine").made_of
+    source = sk.kernel(with_header(taken), name="mine").made_of
     watched = sanitize.cases_of(Tile(128, 256, 32), source)
     assert any(case.K >= cases.DEEP for case in watched) == deep
 

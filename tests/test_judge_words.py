@@ -214,7 +214,7 @@ def test_a_mistake_in_a_plain_kernel_is_named(name):
 @pytest.mark.parametrize("name", RUNGS)
 def test_a_mistake_in_a_rung_is_named(name):
     (rung, old, new), expected = RUNGS[name]
-    source = Source(Path("mine.cu"), changed(sk.source(rung), old, new))
+    source = Source(Path("mine.cu"), changed(with_header(rung), old, new))
     tile = tile_of(next(v for v in sk.variants() if v.name == rung))
     check_words(source, first_of(source, tile), *expected)
 

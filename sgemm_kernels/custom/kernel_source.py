@@ -17,6 +17,8 @@ from .launch_bounds import with_bounds
 from .plain import Plain, PlainLaunch, analysed
 from .reachable import only_for
 
+_PORTABLE = {f"variant_{name}": "portable.cu" for name in ("portable", "per_element")}
+"""The library's kernels on the CPU device that are no rungs."""
 _TUNABLE = re.compile(r"\bTUNABLE\(\s*(\w+)\s*,")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"(.+?)"', re.MULTILINE)
 
@@ -173,9 +175,10 @@ class Source:
 
     def rungs_launched(self) -> list[str]:
         """The rungs that it launches instead of its own kernel: their files below the root."""
-        rungs = {f"variant_{rung.name}": rung.file for rung in variants()}
+        rungs = {f"variant_{rung.name}": rung.file for rung in variants()} | _PORTABLE
         words = set(re.findall(r"\bvariant_\w+", "".join([self.text, *self.included.values()])))
-        return [kernel_place(file) for name, file in rungs.items() if file and name in words]
+        files = {file for name, file in rungs.items() if file and name in words}
+        return sorted(kernel_place(file) for file in files)
 
     def with_text(self, text: str) -> "Source":
         """The same file with another text and the same included files."""
