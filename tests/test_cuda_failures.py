@@ -173,7 +173,7 @@ def test_pinned_inputs_and_views_in_them_are_copied_without_gathering():
     assert same_bits(run("tile2d", A, B[:, 3:43].T, device="cuda:0"), expected)
     by_itself = fake.fake_cuda_calls() - calls
     calls = fake.fake_cuda_calls()
-    assert same_bits(run("tile2d", A.copy(), B[:, 3:43].T.copy(), device="cuda:0"), expected)
+    assert same_bits(run("tile2d", A.copy(), B[:, 3:43].copy().T, device="cuda:0"), expected)
     print(sgemm_kernels.memory().live_bytes == live, by_itself <= fake.fake_cuda_calls() - calls)
     """
     assert printed_over_fake_cuda(script) == "True True"

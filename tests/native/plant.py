@@ -50,7 +50,7 @@ BUGS = {
     "tile2d_overread": {"&Bs[k][tx]": "&Bs[k][tx] + BN"},
     # computes with tiles that others may still be storing
     "tile2d_no_barrier": {"__syncthreads(); // the tiles are complete": ""},
-    # leaves the tile as it was where it lies beyond the edges of B
+    # does not store zeros beyond the edges of B
     "tile2d_unset_edge": {
         "Bs[b_k + i][b_col] = inside ? b_from[(size_t)i * N] : 0.0f;": "if (inside) "
         "Bs[b_k + i][b_col] = b_from[(size_t)i * N];"
