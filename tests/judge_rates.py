@@ -10,16 +10,18 @@ import argparse
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import sgemm_kernels as sk
+from sgemm_kernels._launches import launch_keywords
 from sgemm_kernels.custom import sanitize
 from sgemm_kernels.custom.cases import tile_of
 from sgemm_kernels.custom.child_process import become_child
-from sgemm_kernels.custom.compiler import CompileError, Source, library, sanitizer_build
+from sgemm_kernels.custom.compiler import CompileError, library, sanitizer_build
 from sgemm_kernels.custom.diagnosis import Diagnosis, Finding
 from sgemm_kernels.custom.failures import finding_of, placed
 
@@ -27,6 +29,8 @@ FOLDER = Path(__file__).parent / "mutants"
 PAGE = Path(__file__).parent.parent / "docs/use/judge.md"
 LADDER = [v.name for v in sk.variants() if v.file is not None]
 FIRST_OF_LATER = "async"
+LAUNCH = "// Launch: "
+"""A plain rung says there how it is launched."""
 NEAR = 2
 """A finding names the changed line if it is at most this many lines away."""
 SECONDS = 20
@@ -40,14 +44,18 @@ class Mutant:
 
     rung: str
     name: str
+    place: int
+    """Which of the rung's places with mistakes of this name, from 1 on."""
     text: str
     line: int
     kinds: Sequence[str]
     lines: str
+    launch: Mapping[str, str]
+    """What is wrong in the launch of a plain kernel."""
 
     @property
     def key(self) -> str:
-        return f"{self.rung}, line {self.line}: {self.name}"
+        return f"{self.rung}, place {self.place}: {self.name}"
 
     @property
     def later(self) -> bool:
@@ -57,27 +65,37 @@ class Mutant:
     def file(self) -> str:
         return f"mutant_of_{self.rung}.cu"
 
+    def kernel(self) -> sk.Kernel:
+        name = self.file.removesuffix(".cu")
+        launch = launch_keywords(self.rung) | self.launch
+        return sk.kernel(self.text, name=name, **launch)
+
 
 def mutants() -> list[Mutant]:
     """All mutants, rung by rung."""
     mutations = tomllib.loads((FOLDER / "mutants.toml").read_text(encoding="utf-8"))["mutation"]
     texts = {rung: sk.source(rung) for rung in LADDER}
-    found = []
+    found: list[Mutant] = []
+    before = Counter[tuple[str, str]]()
     for index, mutation in enumerate(mutations):
-        of = [r for r in mutation.get("rungs", LADDER) if mutation["old"] in texts[r]]
+        changed = mutation.get("old", LAUNCH)
+        of = [r for r in mutation.get("rungs", LADDER) if changed in texts[r]]
         turned = of[index % len(of) :] + of[: index % len(of)]
         for rung in turned[:MOST_RUNGS]:
-            found += _places(rung, texts[rung], mutation)
+            found += _places(rung, texts[rung], mutation, before[rung, mutation["name"]])
+            before[rung, mutation["name"]] += texts[rung].count(changed)
     return sorted(found, key=lambda mutant: (LADDER.index(mutant.rung), mutant.line))
 
 
-def _places(rung: str, text: str, mutation: dict[str, Any]) -> Iterator[Mutant]:
-    old, new = mutation["old"], mutation["new"]
-    for place in re.finditer(re.escape(old), text):
+def _places(rung: str, text: str, mutation: dict[str, Any], before: int) -> Iterator[Mutant]:
+    old, new = mutation.get("old", LAUNCH), mutation.get("new", LAUNCH)
+    launch = mutation.get("launch", {})
+    for number, place in enumerate(re.finditer(re.escape(old), text), before + 1):
         changed = text[: place.start()] + new + text[place.end() :]
         indent = len(old) - len(old.lstrip("\n"))
         line = text.count("\n", 0, place.start() + indent) + 1
-        yield Mutant(rung, mutation["name"], changed, line, mutation["kinds"], mutation["lines"])
+        kinds, lines = mutation["kinds"], mutation["lines"]
+        yield Mutant(rung, mutation["name"], number, changed, line, kinds, lines, launch)
 
 
 def first_of(verdicts: Iterable[Diagnosis]) -> Finding | None:
@@ -103,7 +121,7 @@ def verdict_of(mutant: Mutant, finding: Finding | None) -> str:
 
 def watched(mutant: Mutant) -> Finding | None:
     """The first finding of the first part of ``sanitize``."""
-    source = Source(Path(mutant.file), mutant.text)
+    source = mutant.kernel().made_of
     tile = tile_of(next(v for v in sk.variants() if v.name == mutant.rung))
     try:
         program, _ = library(source, sanitizer_build())
@@ -121,7 +139,7 @@ def judged(mutant: Mutant) -> dict[str, Any]:
     then the other programs need not be compiled."""
     finding = watched(mutant)
     if finding is None:
-        kernel = sk.kernel(mutant.text, name=mutant.file.removesuffix(".cu"))
+        kernel = mutant.kernel()
         verdicts = [kernel.sanitize(seconds=SECONDS)]
         if verdicts[0].passed:
             verdicts.append(kernel.check(device="cpu", seconds=SECONDS))

@@ -25,7 +25,7 @@ from typing import Any
 
 import pytest
 
-from build_backend import compiling
+from build_backend import compiling, rungs
 from build_backend.toolkit import BuildError
 from sgemm_kernels import Variant, devices, variants
 from sgemm_kernels._catalog import kernel_place
@@ -81,13 +81,13 @@ class Mutant:
 
 def mutants() -> Iterator[Mutant]:
     for entry in _table("mutants.toml"):
-        if VISIBLE.isdisjoint(entry["kinds"]):
+        if VISIBLE.isdisjoint(entry["kinds"]) or "launch" in entry:
             continue
         for variant in entry.get("rungs", RUNGS):
             file = kernel_place(RUNGS[variant])
             yield from _everywhere(variant, file, file, entry)
     for entry in _table("shared.toml"):
-        for variant in RUNGS if entry["variants"] == "all" else entry["variants"]:
+        for variant in entry["variants"]:
             source = entry.get("source") or kernel_place(RUNGS[variant])
             found = list(_everywhere(variant, entry["file"], source, entry))
             if not found:
@@ -119,9 +119,12 @@ class Builder:
     def build(self, mutant: Mutant, folder: Path) -> None:
         """Compiles for this processor alone. Raises BuildError."""
         source = Path("csrc") / mutant.source
+        if source.parent == rungs.TABLE.parent:
+            source = rungs.FOLDER / source.name
         broken = [job for job in self._jobs if job.source == source and self._is_for_here(job)]
         shutil.copytree(ROOT / "csrc", folder / "csrc", dirs_exist_ok=True)
         mutant.write(folder)
+        rungs.generate(folder)
         for job in broken:
             self._compile(job, folder)
         targets = {job.target for job in broken}
@@ -272,7 +275,7 @@ def main() -> int:
         folders.put(BUILD / str(number))
     # A mistake that changes nothing must survive. Otherwise the tests fail for another reason.
     first = "ladder/01_naive.cu"
-    control = judge(Mutant("naive", "none", first, "p.", "p.", 0, first), builder, folders)
+    control = judge(Mutant("naive", "none", first, "row", "row", 0, first), builder, folders)
     if control.killer or control.problem:
         raise SystemExit("the tests fail without a mistake")
     with ThreadPoolExecutor(asked.jobs) as pool:

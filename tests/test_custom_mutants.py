@@ -12,10 +12,10 @@ from .support import SPLIT_FP16
 
 pytestmark = pytest.mark.usefixtures("custom_cache")
 
-STORE = "store(p, tile.row + ty + i * ROWS, tile.col + tx + j * COLS, sum[i][j]);"
+STORE = "*c = beta == 0.0f ? alpha * sum[i][j] : fmaf(beta, *c, alpha * sum[i][j]);"
 BARRIER = "        __syncthreads(); // the tiles are complete\n"
-LOAD = "a[i] = As[ty + i * ROWS][k];"
-WAIT = "mbarrier_wait(shared.full + next, (t + 1) / STAGES % 2);"
+GUARD = "if (ty + i < rows && tx + j * COLS < cols) {"
+WAIT = "        wait(next, token);\n"
 
 # For each mutant: the rung; the replaced text and its replacement; sanitize()'s finding, in a line
 # with this text, and further findings; likewise check()'s finding, or None if results are right.
@@ -23,18 +23,21 @@ MUTANTS = {
     "missing barrier": (
         "tile2d",
         {BARRIER: ""},
-        ("race", "a[i] = As[ty + i * ROWS][k];", "As"),
+        ("race", "a[i] = As[i];", "As"),
         ("wrong values", "elements in"),
     ),
     "off-by-one tail": (
         "tile2d",
-        {"clamped(left);": "clamped(left > BK ? left : left - 1);"},
+        {
+            "for (int left = K; left > 0": "for (int left = K - 1; left > 0",
+            "b_k + i < left": "b_k + i <= left",
+        },
         ("wrong values", STORE, "no thread reads A[0, 15]"),
         ("wrong values", "wrong at k = "),
     ),
     "wrong edge": (
         "tile2d",
-        {STORE: f"if (ty + i * ROWS + 1 < p.C.rows || p.C.rows > BM) {STORE}"},
+        {GUARD: GUARD.replace("ty + i < rows", "(ty + i + 1 < rows || rows > BM)")},
         ("never set", STORE, "C[127, 0]; this line writes others"),
         ("never set", "row"),
     ),
@@ -46,51 +49,48 @@ MUTANTS = {
     ),
     "beta read wrongly": (
         "tile2d",
-        {
-            STORE: "const int64_t row = tile.row + ty + i * ROWS, col = tile.col + tx + j * COLS; "
-            "if (inside(p.C, row, col)) { float *c = address(p.C, row, col); "
-            "*c = scaled(p, sum[i][j], p.beta == 0.0f ? 0.0f : *c / p.beta); }"
-        },
-        ("wrong values", "*c / p.beta", "beta = 0.5"),
+        {"fmaf(beta, *c, alpha * sum[i][j]);": "fmaf(beta, *c / beta, alpha * sum[i][j]);"},
+        ("wrong values", "*c / beta", "beta = 0.5"),
         ("wrong values", "C is multiplied by 1 and not by beta"),
     ),
     "alpha twice": (
         "coalesced",
-        {"store(p, row, col, sum);": "store(p, row, col, p.alpha * sum);"},
-        ("wrong values", "p.alpha * sum", "alpha = "),
+        {"    float *c = C": "    sum *= alpha;\n    float *c = C"},
+        ("wrong values", "*c = beta", "alpha = "),
         ("wrong values", "alpha is applied twice"),
     ),
     "bank conflict": (
         "tile2d",
         {
-            "__shared__ float Bs[BK][BN];": "__shared__ float Bt[BN][BK + 24];",
-            "Bs[b_k + i * B_ROWS][b_col]": "Bt[b_col][b_k + i * B_ROWS]",
-            "Bs[k][tx + j * COLS]": "Bt[tx + j * COLS][k]",
+            "Bs[BK][BN];": "Bt[BN][BK + 24];",
+            "Bs[b_k + i][b_col]": "Bt[b_col][b_k + i]",
+            "Bs[j * COLS];": "Bs[j * COLS * (BK + 24)];",
+            "&Bs[k][tx]": "&Bt[tx][k]",
         },
-        ("bank conflict", "Bt[b_col][b_k + i * B_ROWS] =", "32 wavefronts"),
+        ("bank conflict", "b[j] = Bs[j * COLS * (BK + 24)];", "16 wavefronts"),
         None,
     ),
     "divergent barrier": (
         "tile2d",
-        {BARRIER: f"        if (ty < 8)\n    {BARRIER}"},
+        {BARRIER: f"        if (ty < 64)\n    {BARRIER}"},
         ("divergent barrier", "            __syncthreads();", "thread 128"),
         ("wrong values", "elements in"),
     ),
     "overrun": (
         "tile2d",
         {"for (int k = 0; k < BK; ++k) {": "for (int k = 0; k <= BK; ++k) {"},
-        ("out of bounds", LOAD, "element 8"),
+        ("out of bounds", "step.read(&As[k][ty], &Bs[k][tx]);", "element 8"),
         ("wrong values", "C"),
     ),
     "endless loop": (
         "tile2d",
         {"left > 0; left -= BK": "left != 0; left -= BK"},
-        ("endless", "left != 0; left -= BK", "the loop never ends"),
+        ("endless", "for (int ", "the loop never ends"),
         ("not finished", "was not done after 2 s"),
     ),
     "wrong stage": (
         "async",
-        {"a_loader.load(shared.As[t % STAGES],": "a_loader.load(shared.As[(t + 1) % STAGES],"},
+        {"copy(&s.As[stage][": "copy(&s.As[(stage + 1) % STAGES]["},
         ("race", "", "As"),
         ("wrong values", "elements, in"),
     ),
@@ -102,7 +102,7 @@ MUTANTS = {
     ),
     "unaligned float4": (
         "async",
-        {"*a = &shared.As[0][0][ty],": "*a = &shared.As[0][0][ty + 1],"},
+        {"*a = &s.As[0][0][ty],": "*a = &s.As[0][0][ty + 1],"},
         ("unaligned", "", "not a multiple of 16"),
         ("wrong values", "elements, in"),
     ),
@@ -327,7 +327,7 @@ def mutant(name):
     for old, new in changes.items():
         assert text.count(old) == 1, old
         text = text.replace(old, new)
-    return sk.kernel(text, name=name.replace(" ", "_").replace("-", "_"))
+    return sk.kernel(text, name=name.replace(" ", "_").replace("-", "_"), like=rung)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -360,7 +360,7 @@ def test_check_describes_the_mistake(name):
 @pytest.mark.thorough
 @pytest.mark.parametrize("taken", [v.name for v in sk.variants() if v.file is not None])
 def test_a_rung_has_no_findings(taken):
-    mine = sk.kernel(sk.source(taken), name="mine")
+    mine = sk.kernel(sk.source(taken), name="mine", like=taken)
     verdict = mine.sanitize()
     assert verdict.passed, verdict
     assert mine.sanitized

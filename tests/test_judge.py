@@ -47,7 +47,7 @@ def unusual(entry):
     for old, new in entry["changes"]:
         assert old in text, old
         text = text.replace(old, new)
-    return sk.kernel(text, name="unusual")
+    return sk.kernel(text, name="unusual", like=entry["rung"])
 
 
 def test_there_are_40_unusual_kernels_and_each_compiles_to_another_text():
@@ -63,7 +63,7 @@ def test_an_unusual_kernel_raises_no_alarm(entry):
 
 
 def changed(rung, old, new, name="mine"):
-    text = sk.source(rung)
+    text = with_header(rung)
     assert old in text
     return sk.kernel(text.replace(old, new), name=name)
 

@@ -142,7 +142,7 @@ WRONG = {
 
 RUNGS = {
     "no barrier after the mbarriers' initialization": (
-        ("async", "    __syncthreads(); // the barriers are initialized\n", ""),
+        ("splitk", "    __syncthreads(); // the barriers are initialized\n", ""),
         (
             "race",
             "cp_async_mbarrier_arrive",
