@@ -135,6 +135,15 @@ def test_only_what_has_gaps_is_copied_and_once_for_a_whole_batch(rng):
     assert copies(columns[2], columns[1], out) == 6
 
 
+def test_small_arrays_of_the_host_are_gathered_without_gaps(operands):
+    A, B, C = (by_columns(X)[0] for X in operands)
+    stack = np.stack([A, A])
+    for a, c in ((A, C), (stack, np.stack([C, C]))):
+        calls = noted(lambda a=a, c=c: run("vec4", a, B, C=c, beta=1, device=GPU))
+        assert "a launch" in calls
+        assert "launch_strided_copy" not in calls
+
+
 def test_no_copy_is_timed():
     """No size is a multiple of 4, so all matrices have gaps."""
     begun = "cudaEventRecord" if GPU == "cuda" else "hipEventRecord"

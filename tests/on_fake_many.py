@@ -93,8 +93,9 @@ def test_a_list_makes_as_few_cuda_calls_as_one_product(rng, name, launches):
     stream = core.library_stream(0)
     calls = calls_of(lambda: run_many(name, results, turned, stream=stream))
     assert calls.count("a launch") == launches
+    copies = 2 * 64 if name == "vec4" else 0  # it takes contiguous matrices: memory, and a copy
     # A session, two questions about a capture, the stream's ID, an event, memory of results.
-    assert len(calls) <= launches + 6 + 2 * 64, calls
+    assert len(calls) <= launches + copies + 6 + 2 * 64, calls
 
 
 def test_out_overlaps_operands_of_other_products(rng):

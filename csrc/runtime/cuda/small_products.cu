@@ -22,11 +22,16 @@ int64_t count_of(const Product *product, const Strided &array)
     return array.batch_bytes == 0 ? 1 : product->count;
 }
 
-/* Places `count` matrices at `offset` bytes and advances the offset. */
-Matrix place(const Strided &array, int64_t count, bool by_columns, char *memory, size_t *offset)
+/* Places an operand's matrices, or those of the result, at `offset` bytes and advances the offset. A
+ * kernel that takes contiguous matrices gets them so. */
+Matrix place(const Product *product, const Strided &array, int64_t count, char *memory,
+             size_t *offset)
 {
+    const bool contiguous = product->variant->spec.contiguous;
+    const bool by_columns = !contiguous && &array != &product->out && is_column_major(&array);
     const int64_t lines = by_columns ? array.cols : array.rows;
-    const int64_t ld = leading_dimension_in(count, by_columns ? array.rows : array.cols);
+    const int64_t length = by_columns ? array.rows : array.cols;
+    const int64_t ld = contiguous ? length : leading_dimension_in(count, length);
     const Matrix matrix = {reinterpret_cast<float *>(memory ? memory + *offset : nullptr),
                            array.rows,
                            array.cols,
@@ -41,12 +46,10 @@ Matrix place(const Strided &array, int64_t count, bool by_columns, char *memory,
 size_t place_all(const Product *product, char *memory, Sgemm *problem, size_t *before_c)
 {
     size_t offset = 0;
-    problem->A = place(product->A, count_of(product, product->A), is_column_major(&product->A),
-                       memory, &offset);
-    problem->B = place(product->B, count_of(product, product->B), is_column_major(&product->B),
-                       memory, &offset);
+    problem->A = place(product, product->A, count_of(product, product->A), memory, &offset);
+    problem->B = place(product, product->B, count_of(product, product->B), memory, &offset);
     *before_c = offset;
-    problem->C = place(product->out, product->count, false, memory, &offset);
+    problem->C = place(product, product->out, product->count, memory, &offset);
     return offset;
 }
 
