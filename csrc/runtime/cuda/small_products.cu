@@ -22,8 +22,8 @@ int64_t count_of(const Product *product, const Strided &array)
     return array.batch_bytes == 0 ? 1 : product->count;
 }
 
-/* Places an operand's matrices, or those of the result, at `offset` bytes and advances the offset. A
- * kernel that takes contiguous matrices gets them so. */
+/* Places an operand's matrices, or the results, at `offset` bytes and advances the offset. A kernel
+ * that takes contiguous matrices gets them so. */
 Matrix place(const Product *product, const Strided &array, int64_t count, char *memory,
              size_t *offset)
 {
