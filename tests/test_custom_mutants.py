@@ -104,7 +104,7 @@ MUTANTS = {
         "async",
         {"*a = &s.As[0][0][ty],": "*a = &s.As[0][0][ty + 1],"},
         ("unaligned", "", "not a multiple of 16"),
-        ("wrong values", "elements, in"),
+        ("ended its process", "whose address is not a multiple of 16"),
     ),
 }
 
