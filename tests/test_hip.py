@@ -3,7 +3,8 @@ maps for wavefronts of 64. The same group runs tests/on_fake_hip.py, which tests
 
 import pytest
 
-from sgemm_kernels import kernel, variants
+from sgemm_kernels import kernel
+from sgemm_kernels._catalog import kernel_file
 
 from .native import hip_check
 
@@ -33,14 +34,12 @@ def test_kernels_that_spill_or_take_too_much_shared_memory_are_found():
 
 
 @pytest.mark.parametrize("lanes", [32, 64])
-def test_the_lane_map_of_warptile_is_right_for_warps_and_for_wavefronts(
-    custom_cache, tmp_path, lanes
-):
+def test_the_lane_map_of_portable_is_right_for_warps_and_for_wavefronts(custom_cache, lanes):
     """AMD wavefronts have 64 or 32 threads, which divide the wavefront's part of C among them."""
-    (warptile,) = (variant for variant in variants() if variant.name == "warptile")
-    path = tmp_path / "warptile.cu"
-    path.write_text(warptile.source)
-    own = kernel(path, name="mine", defines={"LANES": lanes})
+    text = kernel_file("portable.cu").partition("#ifndef __CUDACC__")[0]
+    assert text.count("LANES = warp_threads;") == 1
+    text = text.replace("LANES = warp_threads;", f"LANES = {lanes};")
+    own = kernel(text, name="mine")
     verdict = own.check()
     assert verdict, repr(verdict)
     assert own.variant.threads == 256
