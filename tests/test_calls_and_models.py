@@ -408,7 +408,7 @@ class TestWithPyTorch:
         experiment("_models")
         models = experiment("models")
         sizes = sys.modules["_models"].TINY
-        rows = models.measured(torch, None, "cpu", sizes, 0.0, 3)
+        rows = models.measured(torch, None, "cpu", sizes, 0.0, 12)
         timed = [row for row in rows if "model" in row]
         assert len({row["model"] for row in timed}) == 5
         for row in timed:

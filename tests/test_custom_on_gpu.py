@@ -499,7 +499,7 @@ def test_the_current_folder_is_not_searched_for_headers(compiled, tmp_path, monk
 def test_on_a_gpu_it_is_bit_identical_to_the_rung(taken):
     if not (nvrtc.has_nvrtc() or shutil.which("nvcc") or nvrtc.find_nvcc()):
         pytest.skip("needs NVRTC or nvcc")
-    mine = sk.kernel(sk.source(taken), name="mine")
+    mine = sk.kernel(sk.source(taken), name="mine", like=taken)
     rng = np.random.default_rng(1)
     A, B = (rng.uniform(-1, 1, s).astype(np.float32) for s in ((300, 257), (257, 140)))
     expected = sk.run(taken, A, B, device="cuda")

@@ -45,6 +45,12 @@ _PLAIN = (
 """The options of a plain kernel's file."""
 _FUSED_CHAINS = "--param=avoid-fma-max-bits=0"
 """GCC leaves a chain of sums unfused where that is faster on the processor that it tunes for."""
+_FORMER_NAMES = (
+    "-Dscratch_take=scratch_alloc",
+    "-Dscratch_give=scratch_free",
+    "-Dcounters_take=counters_alloc",
+)
+"""The names that kernel.h also has in a build without SGEMM_TRACED, for kernels that use them."""
 _MESSAGES_SHOWN = 40  # lines of a compiler's messages
 _COMPILE_S = 600.0
 """The time limit of one compiler process."""
@@ -114,7 +120,7 @@ def access_trace_build() -> Build:
     clang = "clang" in find_compiler()[1]
     # Loops stay in the order of the text, in which the checking build looks for their rounds.
     kernel = ("-O0",) if clang else ("-O1", "-fno-tree-sra", "-fno-reorder-blocks")
-    kernel = (*kernel, "-fno-exceptions", "-ffp-contract=off", "-fsanitize=thread")
+    kernel = (*kernel, "-fno-exceptions", "-ffp-contract=off", "-fsanitize=thread", *_FORMER_NAMES)
     parts = (*_device(), "emulator/access_trace/access_trace.cpp", "custom/library.cpp")
     return Build("access_trace", kernel, ("-O2", "-DSGEMM_TRACED=1"), parts, annotated=True)
 

@@ -128,7 +128,7 @@ def experiment_of(document: Mapping[str, Any]) -> str:
         return f"tuning-{document['kernel']}"
     if "experiment" in document:
         return str(document["experiment"])
-    return experiment_with(row["variant"] for row in document.get("rows", ()))
+    return experiment_with(row.get("variant", "") for row in document.get("rows", ()))
 
 
 def experiment_with(names: Iterable[str]) -> str:

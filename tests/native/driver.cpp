@@ -3,6 +3,7 @@
  *   driver cpu|cuda|cuda-exact SET...                  every rung, every tile size of splitk and
  *                                                      waves, streamk's divisions, the library's
  *                                                      kernels
+ *   driver cpu|cuda|cuda-exact --without NAME SET...   the same but one rung; may be repeated
  *   driver cpu|cuda|cuda-exact --planted NAME SET...   one planted bug, which should fail
  *   driver cpu --rung NAME SET...                      one rung
  *   driver --list                                      the planted bugs
@@ -1027,9 +1028,14 @@ int main(int count, char **arguments)
         const Variant *const rung = catalog_find(words[2].c_str());
         return rung && passes(rung, {words.begin() + 3, words.end()}) ? 0 : 1;
     }
+    std::set<std::string> left_out;
+    while (words[1] == "--without" && words.size() > 3) {
+        left_out.insert(words[2]);
+        words.erase(words.begin() + 1, words.begin() + 3);
+    }
     bool all_passed = true;
     for (const Variant *const *rung = catalog; *rung; ++rung) {
-        if ((*rung)->file) { /* a library's kernel is not checked here */
+        if ((*rung)->file && !left_out.count((*rung)->name)) { /* not a library's kernel */
             /* These divide the product depending on the device; more cases follow below. */
             const std::string name = (*rung)->name;
             const bool is_plan = name == "waves" || name == "streamk" || name == "tma";
