@@ -400,8 +400,8 @@ gpu-sanitize: INITCHECK = $(call UNDER,initcheck)
 gpu-sanitize: RACECHECK = $(call UNDER,racecheck)
 gpu-sanitize: SYNCCHECK = $(call UNDER,synccheck --num-cuda-barriers 131072)
 # A thread of these rungs arrives at a barrier twice, as CUDA's primitives for asynchronous copies
-# prescribe: when its copies have landed, and by itself. synccheck takes the first arrival for one of
-# the thread's own, and reports that it did not wait before the second. The other tools, and the
+# prescribe: when its copies have landed, and by itself. synccheck takes the first arrival for the
+# second, and reports that the thread did not wait before the other. The other tools, and the
 # checkers of the CPU device, watch them.
 gpu-sanitize: PAIRED_ARRIVALS := async raster
 gpu-sanitize: gpu-driver
