@@ -328,7 +328,7 @@ class TestModels:
         return operators
 
     def test_each_way_computes_in_its_precision(self, models, torch, workloads):
-        rows = models.measured(torch, workloads, "cpu", "tiny", 0.0, 3)
+        rows = models.measured(torch, workloads, "cpu", "tiny", 0.0, 12)
         timed, trained = rows[:3], rows[3:]
         assert [row["way"] for row in timed] == [models.FLOAT32, models.TF32, models.OURS]
         assert [row["consequence"] for row in timed] == ["", "wrong", ""]
@@ -340,7 +340,7 @@ class TestModels:
         assert (torch.precision, workloads.enabled) == ("highest", False)
 
     def test_without_operators_the_others_are_measured(self, models, torch, workloads):
-        rows = models.measured(torch, None, "cpu", "tiny", 0.0, 3)
+        rows = models.measured(torch, None, "cpu", "tiny", 0.0, 12)
         assert {row["way"] for row in rows} == {models.FLOAT32, models.TF32}
         assert models.answer(rows) == "PyTorch models in float32 and TF32"
 
