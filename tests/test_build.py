@@ -1085,7 +1085,7 @@ def test_a_wheel_has_the_package_its_kernels_and_recorded_results(tree):
         "emulator/sanitizer": ("*.h", "*.cpp"),
         "custom": ("*.h", "*.cpp", "*.cu.in"),
         "kernel": ("*.h",),
-        "ladder": ("*.cu",),
+        "ladder": ("*.cu", "launches.toml"),
         "gemm/plan": ("*.h",),
         "gemm/simt": ("*.cu", "*.h"),
         "gemm/tensor_cores": ("*.cu", "*.h"),
