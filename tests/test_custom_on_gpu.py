@@ -43,14 +43,15 @@ MINE = """
         import sgemm_kernels as sk
         from sgemm_kernels.custom import nvrtc
         nvrtc.find_nvcc = lambda: None
-        mine = sk.kernel(with_header("tile2d") + TEXT, name="mine")
+        mine = sk.kernel(OWN, name="mine")
         A, B = uniform(rng, 70, 40), uniform(rng, 40, 90)
 """
 
 
 def over_fake(code, text="// fake\n"):
     """The output of the code, in which `mine` is a kernel."""
-    return printed_over_fake_cuda(f"        TEXT = {text!r}\n" + MINE + code)
+    own = with_header("tile2d") + text
+    return printed_over_fake_cuda(f"        OWN = {own!r}\n" + MINE + code)
 
 
 @pytest.mark.fake_cuda
