@@ -18,7 +18,9 @@ GUARD = "if (ty + i < rows && tx + j * COLS < cols) {"
 WAIT = "        wait(next, token);\n"
 
 # For each mutant: the rung; the replaced text and its replacement; sanitize()'s finding, in a line
-# with this text, and further findings; likewise check()'s finding, or None if results are right.
+# with this text, and further findings; likewise check()'s finding, None if results are right, or
+# UNDEFINED if they depend on what a compiler and the memory make of the mistake.
+UNDEFINED = ()
 MUTANTS = {
     "missing barrier": (
         "tile2d",
@@ -45,7 +47,7 @@ MUTANTS = {
         "tile2d",
         {"float sum[TM][TN] = {};": "float sum[TM][TN];"},
         ("uninitialized read", "float sum[TM][TN];", "sum"),
-        ("wrong values", "every element of C"),
+        UNDEFINED,
     ),
     "beta read wrongly": (
         "tile2d",
@@ -80,7 +82,7 @@ MUTANTS = {
         "tile2d",
         {"for (int k = 0; k < BK; ++k) {": "for (int k = 0; k <= BK; ++k) {"},
         ("out of bounds", "step.read(&As[k][ty], &Bs[k][tx]);", "element 8"),
-        ("wrong values", "C"),
+        UNDEFINED,
     ),
     "endless loop": (
         "tile2d",
@@ -179,7 +181,7 @@ def test_a_missing_wait_for_an_asynchronous_copy_is_found(old, new, says):
     assert old is None or COPIED.count(old) == 1
     mine = sk.kernel(COPIED if old is None else COPIED.replace(old, new), name="copied")
     assert mine.check(device="cpu").passed or says == "no barrier"
-    verdict = mine.sanitize(seconds=5)
+    verdict = mine.sanitize(seconds=60)
     assert verdict.passed == (old is None), verdict
     if old is not None:
         assert {finding.kind for finding in verdict.findings} == {"race"}
@@ -344,10 +346,11 @@ def test_sanitize_names_the_mistake_and_its_line(name):
     assert verdict.passed == (kind == "bank conflict")
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", [name for name in MUTANTS if MUTANTS[name][3] != UNDEFINED])
 def test_check_describes_the_mistake(name):
     expected = MUTANTS[name][3]
-    verdict = mutant(name).check(device="cpu", seconds=2)
+    endless = MUTANTS[name][2][0] == "endless"
+    verdict = mutant(name).check(device="cpu", seconds=2 if endless else 60)
     if expected is None:
         assert verdict.passed, verdict
     else:

@@ -90,7 +90,7 @@ STORE = "    store(p, row, col, sum);"
     ids=["exit", "abort", "shared memory", "two threads"],
 )
 def test_sanitize_names_the_cause_and_the_line(new, kind, says):
-    first = changed("smem", STORE, new).sanitize(seconds=10).findings[0]
+    first = changed("smem", STORE, new).sanitize(seconds=60).findings[0]
     assert first.kind == kind, first
     assert says in str(first)
     assert first.line is not None
