@@ -4,7 +4,9 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +16,7 @@ from sgemm_kernels._catalog import kernel_place
 from sgemm_kernels._launches import launches
 from sgemm_kernels.cli.report import renew
 from sgemm_kernels.measuring.measurement import UNMET
+from sgemm_kernels.proving.models import MODELS
 
 from .support import NO_GPU, printed_by, python
 
@@ -189,6 +192,83 @@ def test_the_engines_page_lists_its_tiles_and_constants():
     constants = re.findall(r"^    CONSTANT\((\w+), ", plan, re.MULTILINE)
     described = re.findall(r"^\| `(\w+)` \| [^|]+ \| [^|]+ \|$", page, re.MULTILINE)
     assert described[: len(constants)] == constants
+
+
+def rungs_on(capability):
+    """The rungs that an NVIDIA GPU of this compute capability runs."""
+    gpu = SimpleNamespace(kind="cuda", compute_capability=capability)
+    return [v.name for v in variants() if v.file and replace(v, devices=("cuda",)).runs_on(gpu)]
+
+
+def rungs_named(cell):
+    """The rungs in '`naive` to `tma`, and `mma`', or in 'all'."""
+    ladder = [variant.name for variant in variants() if variant.file]
+    if cell == "all":
+        return ladder
+    parts = [re.findall(r"`([a-z]\w*)`", part) for part in cell.split(", ")]
+    spans = [(ladder.index(names[0]), ladder.index(names[-1])) for names in parts if names]
+    return [name for first, last in spans for name in ladder[first : last + 1]]
+
+
+def table_below(document, heading):
+    """The rows of the first table of a section, as lists of cells, without its header."""
+    text = (ROOT / document).read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2]
+    lines = re.findall(r"^\| (.+) \|$", text.partition("\n## ")[0], re.MULTILINE)
+    return [re.split(r" \| ", line) for line in lines[1:]]
+
+
+GPUS = table_below("docs/use/devices.md", "What you get on your GPU")
+
+
+@pytest.mark.parametrize(
+    ("names", "of", "kernels", "auto", "measured"), GPUS, ids=[row[0] for row in GPUS]
+)
+def test_what_you_get_on_your_gpu(names, of, kernels, auto, measured):
+    """The catalog, the models of `prove`, and the records that exist agree with the table."""
+    amd = "gfx" in of
+    found = [(7, 5)] if amd else [tuple(map(int, each.split("."))) for each in of.split(", ")]
+    for capability in found:
+        assert rungs_named(kernels) == rungs_on(capability)
+        proves = not amd and capability in MODELS and "mma" in rungs_on(capability)
+        own = {"waves", "fused"} <= set(rungs_on(capability))
+        assert auto.partition(",")[0].partition(":")[0] == (
+            "yes" if own else "`mma`" if proves else "no"
+        )
+    if amd:  # the build's default architectures, or others on request
+        toolkit = (ROOT / "build_backend/toolkit.py").read_text(encoding="utf-8")
+        default = {f'"{each}"' in toolkit for each in of.split(", ")}
+        assert default == {"SGEMM_KERNELS_ARCHS" not in kernels}
+    files = {name.lower().replace(" ", "-") for name in names.split(", ")}
+    records = [ROOT / "benchmarks" / path for path in ("gpu_checks", "gpu_checks/proofs")]
+    checked, proven = ({path.stem for path in folder.glob("*.json")} for folder in records)
+    assert measured.startswith("yes") == bool(files & checked)
+    assert ("`prove`" in measured) == bool(files & proven)
+    assert ("results.md" in measured) == any(
+        (ROOT / "benchmarks/results" / name / "ladder.json").exists() for name in files
+    )
+
+
+def test_every_capability_that_prove_has_a_model_of_is_in_the_table():
+    page = (ROOT / "docs/use/devices.md").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"There are models for compute capability (.+ and \d+\.\d)\.", page)
+    models = ["{}.{}".format(*capability) for capability in MODELS]
+    assert re.findall(r"\d+\.\d", listed) == models
+    assert set(models) <= {each for row in GPUS for each in row[1].split(", ")}
+
+
+def test_which_gpu_runs_which_rung():
+    named = []
+    for kernels, where in table_below("docs/learn/rungs.md", "Which GPU runs which rung"):
+        least = re.match(r"compute capability (\d+)\.(\d)( and newer)?", where)
+        if not least:
+            continue
+        oldest, newer = (int(least[1]), int(least[2])), bool(least[3])
+        named += (rungs := rungs_named(kernels))
+        for variant in variants():
+            if variant.name in rungs:
+                assert variant.min_compute_capability == oldest
+                assert variant.architecture_specific == (not newer)
+    assert sorted(named) == sorted(v.name for v in variants() if v.file)
 
 
 def test_every_public_name_is_on_a_page_of_the_reference():
