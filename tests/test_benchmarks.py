@@ -1111,11 +1111,15 @@ class TestRecomputing:
         assert f"| {' | '.join(line)} |" in experiment_tables.recomputing(path).splitlines()
         slowest = experiment_tables.worst(path, Path("cublas"))
         assert "`cublas` takes 2.00 times as long as `simt`: *" in slowest
-        document["rows"][-1] |= {"variant": "waves", "over_simt": 7.5}
+        rows["in slots", 512, "waves"]["over_simt"] = 7.5
+        rows["late fallback", 1024, "waves"]["over_simt"] = 1.25
         path.write_text(json.dumps(document))
-        kind, n = (document["rows"][-1][key] for key in ("data", "n"))
         slowest = experiment_tables.worst(path, Path("waves"))
-        assert f"7.50 times as long as `simt`: *{kind}* operands with M = N = K = {n}." in slowest
+        assert "7.50 times as long as `simt`: *in slots* operands with M = N = K = 512." in slowest
+        assert "At 1024 it takes up to 1.25 times as long, with *late fallback* op" in slowest
+        rows["late fallback", 1024, "waves"]["over_simt"] = 8
+        path.write_text(json.dumps(document))
+        assert "At 1024" not in experiment_tables.worst(path, Path("waves"))
 
     def test_names_the_variants_that_run_here(self, recomputing):
         known = {variant.name for variant in variants() if variant.unavailable is None}

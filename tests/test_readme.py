@@ -114,6 +114,18 @@ def test_the_first_screen_of_the_readme():
     assert len(README.splitlines()) <= 200
 
 
+def test_the_operands_of_the_worst_case_are_described():
+    """README links to the section that tells what the names of measured operands mean."""
+    (worst,) = re.findall(r"<!-- results: worst .*?<!-- end of results -->", README, re.DOTALL)
+    section = "The cost of results that fail"
+    described = " ".join(row[0] for row in table_below("docs/inside/tensor_cores.md", section))
+    named = re.findall(r"\*([\w ]+)\* operands", worst)
+    assert named
+    assert [name for name in named if name not in described] == []
+    paragraph = README.partition("<!-- results: worst ")[0].rpartition("**The worst case.**")[2]
+    assert f"tensor_cores.md#{section.lower().replace(' ', '-')})" in paragraph
+
+
 def test_the_first_picture_and_the_first_table_are_of_one_file():
     (table,) = re.findall(r"<!-- results: ladder (\S+)/ladder.json#\d+ ", README)
     assert PICTURE.startswith(f"{table}/ladder-")

@@ -185,20 +185,32 @@ def recomputing(results: Path) -> str:
 
 
 def worst(results: Path, variant: Path) -> str:
-    """A sentence with the operands for which a variant takes longest, relative to `simt`."""
+    """Sentences with the operands for which a variant takes longest, relative to `simt`: at any
+    size, and at the largest one."""
     if not results.exists():
         return NOTHING_MEASURED
     document = _read(results)
-    measured = [row for row in document["rows"] if row.get("over_simt") is not None]
-    row = max(
-        (row for row in measured if row["variant"] == variant.name),
-        key=lambda row: float(row["over_simt"]),
+    own = [
+        row
+        for row in document["rows"]
+        if row["variant"] == variant.name and row.get("over_simt") is not None
+    ]
+    largest = max(row["n"] for row in own)
+    slowest = max(own, key=_over_simt)
+    large = max((row for row in own if row["n"] == largest), key=_over_simt)
+    at_largest = (
+        f"At {largest} it takes up to {_over_simt(large):.2f} times as long, with "
+        f"*{large['data']}* operands. "
     )
     return (
-        f"The slowest measured case of `{row['variant']}` takes {row['over_simt']:.2f} times as "
-        f"long as `simt`: *{row['data']}* operands with M = N = K = {row['n']}. "
-        f"{_facts(document)}."
+        f"The slowest measured case of `{variant.name}` takes {_over_simt(slowest):.2f} times as "
+        f"long as `simt`: *{slowest['data']}* operands with M = N = K = {slowest['n']}. "
+        f"{at_largest if slowest['n'] < largest else ''}{_facts(document)}."
     )
+
+
+def _over_simt(row: Mapping[str, Any]) -> float:
+    return float(row["over_simt"])
 
 
 def _range(values: Sequence[float], form: str) -> str:
