@@ -5,6 +5,7 @@
 # make wheels       a wheel for x86-64 with all architectures, in dist; no kernel may spill
 # make wheels-aarch64  the same for aarch64, cross-compiled; tried in an emulator
 # make release      every step of a release but the upload
+# make hf-kernel    PyTorch's operators in the format of Hugging Face's kernels, in build/hf-kernel
 # make gpu-check    the tests on this machine's GPU with the active Python; installs nothing
 # make evidence     renew the results in benchmarks/results, in parts, on this machine's GPU
 # make notebooks    execute the lessons anew, in place
@@ -30,7 +31,7 @@ BLAS := .venv-blas
 RELEASE := .venv-release
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test thorough notebooks pictures docs site plan-cost wheels wheels-aarch64 release build-lib gpu-check evidence format clean FORCE
+.PHONY: help demo test thorough notebooks pictures docs site plan-cost wheels wheels-aarch64 release hf-kernel build-lib gpu-check evidence format clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/python -m sgemm_kernels.demo -o build/demo.png
@@ -92,8 +93,9 @@ thorough-fake: $(VENV)/installed $(VENV)/tools
 
 # PyTorch and JAX with the extension of this tree, on the CPU device.
 thorough-frameworks: $(VENV)/installed $(FRAMEWORKS)/installed
-	PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)" $(FRAMEWORKS)/bin/python -m pytest \
-		tests/test_torch.py tests/test_torch_transforms.py tests/test_jax.py tests/test_tensors.py
+	$(SET); PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)" $(FRAMEWORKS)/bin/python -m pytest \
+		tests/test_torch.py tests/test_torch_transforms.py tests/test_jax.py tests/test_tensors.py \
+		tests/test_hf_kernel.py
 
 # Other projects' tests under `sgemm-kernels preload`, on the CPU device. ALL=1 runs more of them.
 thorough-blas: $(VENV)/installed $(BLAS)/installed
@@ -166,7 +168,7 @@ $(VENV)/docs-tools: pyproject.toml | $(VENV)/installed
 	@touch $@
 
 $(FRAMEWORKS)/installed: pyproject.toml | $(VENV)/installed
-	@echo 'installing PyTorch and JAX'
+	@echo 'installing PyTorch, JAX and kernels'
 	@$(PYTHON) -m venv $(FRAMEWORKS)
 	@$(FRAMEWORKS)/bin/python -m pip --disable-pip-version-check install --quiet \
 		$$($(BIN)/python $(IN_TREE) extra frameworks)
@@ -200,6 +202,9 @@ wheels-aarch64: $(RELEASE)/installed
 
 release: wheels wheels-aarch64 docs
 	$(RELEASE)/bin/python release/rehearse.py
+
+hf-kernel: $(VENV)/installed
+	$(SET); $(BIN)/python release/hf_kernel.py build/hf-kernel
 
 # -------------------------------------------------------------------------------------------- GPU
 
@@ -253,7 +258,7 @@ evidence: $(if $(LIST),,build-lib)
 
 format: $(VENV)/tools
 	$(BIN)/clang-format -i \
-		$$(find csrc tests benchmarks examples -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
+		$$(find csrc tests benchmarks examples release -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format --quiet .

@@ -21,7 +21,7 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -587,7 +587,7 @@ def _make(
     for path, exports in libraries_beside(root, extension).items():
         of_tests = [job for job in jobs if job.source.parts[0] == "tests"]  # the fake CUDA runtime
         rooms = LIBRARIES[_room(exports.relative_to(root))]
-        objects = [job for job in jobs if _room(job.source) in rooms and not job.counted]
+        objects = of_rooms(jobs, rooms)
         maps = [exports]
         if of_tests and "runtime/cuda" in rooms:
             objects += of_tests
@@ -603,6 +603,11 @@ def _make(
 def extension_objects(jobs: Sequence[Job]) -> list[Path]:
     """The objects that the extension is linked from."""
     return [job.target for job in jobs if _room(job.source) != "frontends/blas"]
+
+
+def of_rooms(jobs: Sequence[Job], rooms: Collection[str]) -> list[Job]:
+    """The jobs for files in these rooms, without those that count accesses."""
+    return [job for job in jobs if _room(job.source) in rooms and not job.counted]
 
 
 def link(

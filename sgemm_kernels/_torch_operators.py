@@ -1,7 +1,8 @@
 """The operators ``mm``, ``addmm``, ``bmm`` and ``baddbmm`` of ``torch.ops.sgemm_kernels``: their
 schemas, and what PyTorch's compilers, gradients and batches do with them.
 
-Their kernels for tensors are C functions (csrc/frontends/torch/operators.c).
+Their kernels for tensors are C functions (csrc/frontends/torch/operators.c). release/hf_kernel.py
+copies this file into a package of another name, so it imports nothing but PyTorch and ``_core``.
 """
 
 from __future__ import annotations
@@ -27,9 +28,12 @@ _ARGUMENTS = {
 # The kernels read any strides, so a compiler need not copy operands.
 _TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout)
 
+_NAMESPACE = __name__.rpartition(".")[0]
+"""The package's name."""
+
 # These keep their registrations as long as they exist.
-_library = torch.library.Library("sgemm_kernels", "FRAGMENT")
-_ops = torch.ops.sgemm_kernels
+_library = torch.library.Library(_NAMESPACE, "FRAGMENT")
+_ops = getattr(torch.ops, _NAMESPACE)
 
 
 def _register() -> None:
@@ -102,8 +106,8 @@ def _register_fake(name: str) -> None:
             lambda: f"sgemm_kernels::{name}.out: out must be float32 of shape {shape}",
         )
 
-    torch.library.register_fake(f"sgemm_kernels::{name}", fake, lib=_library)
-    torch.library.register_fake(f"sgemm_kernels::{name}.out", fake_out, lib=_library)
+    torch.library.register_fake(f"{_NAMESPACE}::{name}", fake, lib=_library)
+    torch.library.register_fake(f"{_NAMESPACE}::{name}.out", fake_out, lib=_library)
 
 
 # ------------------------------------------------------------------ gradients
@@ -304,7 +308,7 @@ def _register_vmap(name: str) -> None:
         joined = [tensor.expand(batch, stack, *tensor.shape[2:]).flatten(0, 1) for tensor in moved]
         return stacked(*joined, **keywords).unflatten(0, (batch, stack)), 0
 
-    torch.library.register_vmap(f"sgemm_kernels::{name}", vmap, lib=_library)
+    torch.library.register_vmap(f"{_NAMESPACE}::{name}", vmap, lib=_library)
 
 
 # ------------------------------------------------------------------ operations
