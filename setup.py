@@ -1,5 +1,5 @@
 """pyproject.toml says what the package is; this file has its extension and its C libraries
-compiled."""
+compiled, and describes it by README."""
 
 import os
 from pathlib import Path
@@ -9,6 +9,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
 from build_backend.compiling import build_core, libraries_beside
+from build_backend.description import description
 from build_backend.toolkit import BuildError
 
 ROOT = Path(__file__).resolve().parent
@@ -61,5 +62,7 @@ class BuildCore(build_ext):
 setup(
     ext_modules=[Extension("sgemm_kernels._core", sources=[], py_limited_api=True)],
     cmdclass={"build_ext": BuildCore},
+    long_description=description(ROOT),
+    long_description_content_type="text/markdown",
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

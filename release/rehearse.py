@@ -22,6 +22,10 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT))
+
+from build_backend.description import repository  # noqa: E402
+
 DIST = ROOT / "dist"
 WHEELS = ("x86_64", "aarch64")
 
@@ -62,7 +66,9 @@ def main() -> None:
     sums = "".join(f"{sha256(p.read_bytes()).hexdigest()}  {p.name}\n" for p in sorted(made))
     (DIST / "SHA256SUMS").write_text(sums)
     print(f"\n{sums}\nRehearsed {number}. To release it:")
-    print(f"  git tag v{number} && git push origin v{number}")
+    if repository(ROOT) is None:
+        print("  name the repository in pyproject.toml, then: make release")
+    print(f"  git tag -s v{number} && git push origin v{number}")
     print(f"  python -m twine upload {' '.join(p.relative_to(ROOT).as_posix() for p in packages)}")
 
 

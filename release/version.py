@@ -25,6 +25,9 @@ def to_release(root: Path) -> str:
         )
     if changed := git(root, "status", "--porcelain"):
         sys.exit(f"commit these changes first:\n{changed}")
-    if f"v{number}" in git(root, "tag").split():
-        sys.exit(f"the tag v{number} exists: raise the version in sgemm_kernels/_version.py")
+    if git(root, "tag", "--list", f"v{number}", "--no-contains", "HEAD"):
+        sys.exit(
+            f"the tag v{number} is of another commit: raise the version in "
+            "sgemm_kernels/_version.py"
+        )
     return number

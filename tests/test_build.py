@@ -965,6 +965,8 @@ def test_hooks_work_without_nvcc_and_numpy(tree, only_setuptools, expression):
     elif "metadata" in expression:
         metadata = (tree / "out" / answer / "METADATA").read_text()
         assert f"Version: {sgemm_kernels.__version__}\n" in metadata
+        assert "Description-Content-Type: text/markdown\n" in metadata
+        assert "\n\n# sgemm_kernels\n" in metadata
     else:
         assert (tree / "out" / answer).is_file()
 

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +27,7 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "docs/**/*.md", "csrc/**/*.md", "benchmarks/**/*.md")
+    for pattern in ("*.md", "docs/**/*.md", "csrc/**/*.md", "benchmarks/**/*.md", "release/*.md")
     for path in ROOT.glob(pattern)
 )
 
@@ -281,6 +282,23 @@ def test_which_gpu_runs_which_rung():
                 assert variant.min_compute_capability == oldest
                 assert variant.architecture_specific == (not newer)
     assert sorted(named) == sorted(v.name for v in variants() if v.file)
+
+
+def test_packages_are_installed_from_a_clone_until_there_is_a_release():
+    """Until pyproject.toml names a repository, no index has the package, or somebody else's has."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    files = [ROOT / document for document in DOCUMENTS if document != "release/README.md"]
+    for folder in ("sgemm_kernels", "benchmarks", "notebooks", "examples"):
+        files += (ROOT / folder).rglob("*.py")
+        files += (ROOT / folder).rglob("*.ipynb")
+    texts = {path: path.read_text(encoding="utf-8") for path in files}
+    for path, text in texts.items():
+        extras = ",".join(re.findall(r"'\.\[([\w,]+)\]'", text))
+        assert set(filter(None, extras.split(","))) <= set(project["optional-dependencies"]), path
+    named = re.compile(r"sgemm[_-]kernels\[|pip install [^\n#`]*\bsgemm[_-]kernels(?![\w-])")
+    if "urls" not in project:
+        assert {path: found for path, text in texts.items() if (found := named.findall(text))} == {}
+        assert named.findall("pip install sgemm_kernels\npip install 'sgemm-kernels[all]'")
 
 
 def test_every_public_name_is_on_a_page_of_the_reference():

@@ -18,10 +18,12 @@ if not WORKFLOWS:
     pytest.skip("an sdist has no workflows", allow_module_level=True)
 
 pytest.importorskip("elftools")  # `make gpu-check` installs nothing
-sys.path.append(str(ROOT / "release"))
+sys.path += [str(ROOT / "release"), str(ROOT)]
 import device_code  # noqa: E402
 import emulate  # noqa: E402
 import version  # noqa: E402
+
+from build_backend.description import description, repository  # noqa: E402
 
 SCRIPTS = Path(sys.executable).parent
 
@@ -106,5 +108,21 @@ def test_a_tree_with_changes_is_refused(tree):
 
 def test_a_version_is_released_once(tree):
     git(tree, "tag", "v1.2.3")
-    with pytest.raises(SystemExit, match=r"the tag v1\.2\.3 exists"):
+    assert version.to_release(tree) == "1.2.3"  # a push of the tag releases it
+    git(tree, "commit", "--quiet", "--allow-empty", "--message", "more")
+    with pytest.raises(SystemExit, match=r"the tag v1\.2\.3 is of another commit"):
         version.to_release(tree)
+
+
+def test_links_of_the_description_lead_to_the_repository(tree):
+    """[project.urls] has its address. Package indexes show README without the files beside it."""
+    readme = '[a](docs/a.md#b) [c](#d) [e](https://e.example) <img src="f.svg">\n'
+    (tree / "README.md").write_text(readme)
+    (tree / "pyproject.toml").write_text("[project]\n")
+    assert (repository(tree), description(tree)) == (None, readme)
+    address = "https://host.example/them/it"
+    (tree / "pyproject.toml").write_text(f'[project.urls]\nRepository = "{address}"\n')
+    assert description(tree) == (
+        f"[a]({address}/blob/v1.2.3/docs/a.md#b) [c](#d) [e](https://e.example) "
+        f'<img src="{address}/raw/v1.2.3/f.svg">\n'
+    )
