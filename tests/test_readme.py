@@ -103,8 +103,8 @@ def test_the_first_screen_of_the_readme():
     assert UNMET not in speedup
     assert picture.startswith("<img ")
     assert PICTURE in picture
-    assert install.startswith("    pip install ")
-    assert problems.startswith("[Wheels")
+    assert re.match(r"    pip install .*\bon Linux\b", install)
+    assert re.match(r"\[Wheels, .*\bWSL 2 \(not tested\)", problems)
     assert re.findall(r"\]\(([^)]+)\)", problems) == [
         "docs/use/install.md",
         "docs/use/devices.md#what-you-get-on-your-gpu",
