@@ -19,11 +19,12 @@ PyTorch. ``stats`` counts the calls.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
@@ -32,6 +33,7 @@ import torch
 from . import _core, _cublas
 from . import _torch_operators as _torch_operators  # registers the operators
 from ._catalog import variants
+from ._torch_grouped import Grouped
 
 __all__ = ["disable", "enable", "stats"]
 
@@ -68,10 +70,11 @@ class Enabled:
 def enable(variant: str = "auto", min_flops: float = 0.0) -> Enabled:
     """Make PyTorch's float32 products on GPUs use the kernels of this package.
 
-    The calls of ``aten::mm``, ``addmm``, ``bmm`` and ``baddbmm``, and of their ``out`` and in-place
-    forms, in this process use the kernels. So do ``torch.matmul``, ``nn.Linear``, ``einsum``,
-    backward passes and compiled models, which call these. Every other call runs as before: with
-    another dtype or device, an empty or sparse tensor, or while TF32 is allowed.
+    The calls of ``aten::mm``, ``addmm``, ``bmm`` and ``baddbmm``, of their ``out`` and in-place
+    forms, and of ``torch.nn.functional.grouped_mm`` in this process use the kernels. So do
+    ``torch.matmul``, ``nn.Linear``, ``einsum``, backward passes and compiled models, which call
+    these. Every other call runs as before: with another dtype or device, an empty or sparse tensor,
+    or while TF32 is allowed.
 
     Parameters
     ----------
@@ -118,12 +121,13 @@ def dispatch_override(key: str, variant: str, min_flops: float) -> None:
         if _enabled is not None and _enabled[0] != key:
             disable()
         reduced = None if _precision_is_readable() else _precision_is_reduced
-        _hear_the_warning()
         try:
             # First, because the overrides read these settings.
-            _core._torch_start(key, variant, min_flops, reduced)
+            with _warning_once():
+                _hear_the_warning()
+                _core._torch_start(key, variant, min_flops, reduced)
             if _overrides is None:
-                _overrides = _override_products_with_scalars(key)
+                _overrides = _override_from_python(key)
         except BaseException:
             disable()
             raise
@@ -149,6 +153,17 @@ def _replace(
         library.impl(name, kernel, key, **options)
 
 
+@contextlib.contextmanager
+def _warning_once() -> Iterator[None]:
+    """PyTorch warns of the first replaced kernel only, even after set_warn_always(True)."""
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(False)
+    try:
+        yield
+    finally:
+        torch.set_warn_always(always)
+
+
 @functools.cache
 def _hear_the_warning() -> None:
     """Replaces a kernel by itself. Some releases of PyTorch write their warning to stderr if C
@@ -163,14 +178,16 @@ def _taken(name: str, original: _Kernel) -> _Kernel:
     return kernel
 
 
-def _override_products_with_scalars(key: str) -> torch.library.Library:
-    """Takes over the operators whose scalar arguments PyTorch's stable C ABI cannot pass.
+def _override_from_python(key: str) -> torch.library.Library:
+    """Takes over the operators whose arguments PyTorch's stable C ABI cannot pass.
 
-    The new kernels are C functions too, but PyTorch calls them through Python.
+    The kernels for products with scalars are C functions too, but PyTorch calls them through
+    Python.
     """
     library = torch.library.Library("aten", "IMPL")
     for name in _WITH_SCALARS:
         _replace(library, name, key, functools.partial(_taken, name))
+    _replace(library, "_grouped_mm", key, _grouped.replacing)
     return library
 
 
@@ -208,6 +225,7 @@ def stats(reset: bool = False) -> dict[str, dict[str, int]]:
         may have changed an operand, so that the call raised an exception.
     """
     counts, _ = _core._torch_stats(reset)
+    counts["_grouped_mm"] = _grouped.counts(reset)
     seen = {
         name: {reason: count for reason, count in reasons.items() if count}
         for name, reasons in counts.items()
@@ -216,8 +234,10 @@ def stats(reset: bool = False) -> dict[str, dict[str, int]]:
 
 
 def last_failure() -> str:
-    """Return why a kernel of this package last refused or failed a call that PyTorch then did."""
-    return _core._torch_stats(False)[1]
+    """Return why a kernel of this package last refused or failed a call that PyTorch then did.
+
+    A second line is about ``grouped_mm``."""
+    return "\n".join(filter(None, (_core._torch_stats(False)[1], _grouped.last_failure)))
 
 
 # ------------------------------------------------------------------ PyTorch's precision
@@ -247,3 +267,6 @@ def _precision_is_readable() -> bool:
         if number is None or name not in _PRECISIONS or _PRECISIONS.index(name) != number:
             return False
     return True
+
+
+_grouped = Grouped(lambda: _enabled, _precision_is_reduced)
