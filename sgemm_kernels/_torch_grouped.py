@@ -65,7 +65,7 @@ class Grouped:
             settings = self._settings()
             if settings is None:  # another thread is in enable() or disable()
                 return original(*args, **keywords)
-            call = _Call(*args, **keywords)  # type: ignore[arg-type]
+            call = _Call(*args, **keywords)
             call = call._replace(a=call.a.detach(), b=call.b.detach())
             outcome = self._reason_to_leave(call, settings[2])
             result = None
@@ -125,16 +125,18 @@ def _fits(call: _Call) -> bool:
 def _has_rows_of_16_bytes(matrix: torch.Tensor) -> bool:
     """Whether the matrix is row-major or transposed, with rows at multiples of 16 bytes."""
     (rows, cols), (by_row, by_col) = matrix.shape[-2:], matrix.stride()[-2:]
-    if by_row == 1 and by_col >= max(1, rows):
-        return by_col % 4 == 0
-    return by_col == 1 and by_row >= max(1, cols) and by_row % 4 == 0
+    transposed: bool = by_row == 1 and by_col >= max(1, rows)
+    if transposed:
+        aligned: bool = by_col % 4 == 0
+    else:
+        aligned = by_col == 1 and by_row >= max(1, cols) and by_row % 4 == 0
+    return aligned
 
 
 def _flops(call: _Call) -> float:
     a, b = call.a, call.b
-    if call.dims == (3, 2):
-        return 2.0 * a.shape[1] * b.numel()
-    return 2.0 * a.numel() * b.shape[-1]
+    terms: int = a.shape[1] * b.numel() if call.dims == (3, 2) else a.numel() * b.shape[-1]
+    return 2.0 * terms
 
 
 def _product(variant: str, call: _Call) -> torch.Tensor | None:
