@@ -1,0 +1,117 @@
+"""DTensor and FSDP on two processes, with gloo and CPU tensors: the results of one process."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="2.10")
+if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+    pytest.skip("this PyTorch has no gloo", allow_module_level=True)
+
+ON_EACH_RANK = """
+import copy, os, sys
+import torch
+import sgemm_kernels.torch as ours
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel, RowwiseParallel, parallelize_module,
+)
+
+distributed.init_process_group(
+    "gloo", init_method="file://" + sys.argv[2], rank=int(sys.argv[1]), world_size=2
+)
+mesh = init_device_mesh("cpu", (2,))
+ops = torch.ops.sgemm_kernels
+generator = torch.Generator().manual_seed(60)
+
+def random(*shape):
+    return torch.rand(shape, generator=generator) * 2 - 1
+
+def close(found, expected):
+    found = found.full_tensor() if isinstance(found, DTensor) else found
+    assert torch.allclose(found.double(), expected.double(), rtol=1e-4, atol=1e-4)
+
+# The operators.
+x, w, v, c = random(6, 8), random(8, 11), random(11, 5), random(11)
+for add in (False, True):
+    W, V = distribute_tensor(w, mesh, [Shard(1)]), distribute_tensor(v, mesh, [Shard(0)])
+    C, X = distribute_tensor(c, mesh, [Shard(0)]), distribute_tensor(x, mesh, [Replicate()])
+    exact = [t.double().requires_grad_() for t in (w, v, c)]
+    sharded = [t.requires_grad_() for t in (W, V, C)]
+    hidden = ops.addmm(C, X, W, beta=2.0) if add else ops.mm(X, W)
+    assert hidden.placements == (Shard(1),)
+    y = ops.mm(torch.relu(hidden), V)
+    assert y.placements[0].is_partial()
+    y = y.redistribute(mesh, [Replicate()])
+    z = torch.relu(x.double() @ exact[0] + (2 * exact[2] if add else 0)) @ exact[1]
+    close(y, z)
+    y.square().sum().backward()
+    z.square().sum().backward()
+    for found, expected in zip(sharded, exact):
+        if expected.grad is not None:
+            close(found.grad, expected.grad)
+a, b, d = random(4, 5, 6), random(4, 6, 3), random(5, 1)
+for of_a, of_b, out in ((0, 0, 0), (1, None, 1), (None, 2, 2), (2, 1, None)):
+    A, B = (
+        distribute_tensor(t, mesh, [Replicate() if at is None else Shard(at)])
+        for t, at in ((a, of_a), (b, of_b))
+    )
+    D = distribute_tensor(d, mesh, [Replicate()])
+    product = ops.bmm(A, B)
+    assert out is None and product.placements[0].is_partial() or product.placements == (Shard(out),)
+    close(product, a.double() @ b.double())
+    close(ops.baddbmm(D, A, B), d + a.double() @ b.double())
+
+# PyTorch's own products in a tensor-parallel and in a sharded model.
+torch.manual_seed(60)
+model = torch.nn.Sequential(torch.nn.Linear(8, 12), torch.nn.ReLU(), torch.nn.Linear(12, 4))
+exact = copy.deepcopy(model).double()
+z = exact(x.double())
+z.square().sum().backward()
+tensor_parallel = parallelize_module(
+    copy.deepcopy(model), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()}
+)
+sharded = copy.deepcopy(model)
+fully_shard(sharded, mesh=mesh)
+ours.dispatch_override("CPU", "auto", 0.0)
+for parallel in (tensor_parallel, sharded):
+    ours.stats(reset=True)
+    y = parallel(x)
+    close(y, z)
+    y.square().sum().backward()
+    for found, expected in zip(parallel.parameters(), exact.parameters()):
+        close(found.grad, expected.grad)
+    taken = ours.stats()
+    assert sum(counts.get("taken", 0) for counts in taken.values()) >= 5, taken
+ours.disable()
+distributed.barrier()
+os._exit(0)  # some releases of PyTorch abort when gloo's threads end with the process
+"""
+
+
+def test_two_processes_compute_the_results_of_one(tmp_path):
+    command = [sys.executable, "-c", ON_EACH_RANK]
+    environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    ranks = [
+        subprocess.Popen(
+            [*command, str(rank), str(tmp_path / "rendezvous")],
+            cwd=Path(__file__).parents[1],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        printed = [rank.communicate(timeout=150)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(printed)
