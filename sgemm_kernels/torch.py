@@ -35,7 +35,7 @@ from . import _torch_operators as _torch_operators  # registers the operators
 from ._catalog import variants
 from ._torch_grouped import Grouped
 
-if torch.distributed.is_available():
+with contextlib.suppress(ImportError):  # DTensor's interface for rules is experimental
     from . import _torch_sharding as _torch_sharding  # registers the rules of DTensor
 
 __all__ = ["disable", "enable", "stats"]
