@@ -492,7 +492,7 @@ def test_packages_of_an_extra_alone():
     command = [sys.executable, str(ROOT / "build_backend/working_tree.py"), "extra", "frameworks"]
     done = subprocess.run(command, env={}, capture_output=True, text=True)
     names = [re.match(r"[\w-]+", line)[0] for line in done.stdout.splitlines()]
-    assert names == ["flatbuffers", "jax", "numpy", "pytest", "pytest-timeout", "torch"]
+    assert names == ["flatbuffers", "jax", "kernels", "numpy", "pytest", "pytest-timeout", "torch"]
 
 
 def test_the_newest_architecture_is_also_compiled_to_ptx():

@@ -12,7 +12,7 @@ RECIPE = Path(__file__).parent.parent / "docs/use/several_gpus.md"
 
 def test_the_recipe():
     pytest.importorskip("distributed")
-    functions, _ = re.findall(
+    functions, *_ = re.findall(
         r"^```python\n(.*?)^```$", RECIPE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
     )
     code = f"""{functions}

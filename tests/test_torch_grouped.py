@@ -3,7 +3,10 @@
 import pytest
 
 from .support import printed_by
-from .test_torch import PLACES, ours, share, torch
+
+torch = pytest.importorskip("torch", minversion="2.10")
+
+from .test_torch import PLACES, ours, share  # noqa: E402
 
 grouped_mm = torch.nn.functional.grouped_mm
 ENDS = [5, 5, 12, 20]  # the second group is empty
