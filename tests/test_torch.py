@@ -701,13 +701,13 @@ def test_another_thread_may_multiply_during_the_first_enable():
         a = torch.ones(2, 2)
         alone = _core._torch_kernel("addmm", torch.addmm, a)
         assert torch.equal(alone(a, a, a, beta=2), torch.full((2, 2), 4.0))
-        override = ours._override_products_with_scalars
+        override = ours._override_from_python
         def other_thread(key):
             library = override(key)
             torch.addmm(a, a, a)
             print(ours.stats()["addmm"])
             return library
-        ours._override_products_with_scalars = other_thread
+        ours._override_from_python = other_thread
         ours.dispatch_override("CPU", "auto", 0.0)
     """
     assert printed_by(script) == "{'taken': 1}"
