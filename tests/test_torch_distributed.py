@@ -24,9 +24,14 @@ from torch.distributed.tensor.parallel import (
     ColwiseParallel, RowwiseParallel, parallelize_module,
 )
 
-distributed.init_process_group(
-    "gloo", init_method="file://" + sys.argv[2], rank=int(sys.argv[1]), world_size=2
-)
+try:
+    distributed.init_process_group(
+        "gloo", init_method="file://" + sys.argv[2], rank=int(sys.argv[1]), world_size=2
+    )
+    distributed.barrier()
+except RuntimeError as error:
+    print(error, flush=True)
+    os._exit(77)  # no connection between processes of this machine
 mesh = init_device_mesh("cpu", (2,))
 ops = torch.ops.sgemm_kernels
 generator = torch.Generator().manual_seed(60)
@@ -120,4 +125,7 @@ def test_two_processes_compute_the_results_of_one(tmp_path):
     finally:
         for rank in ranks:
             rank.kill()
-    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(printed)
+    ends = [rank.returncode for rank in ranks]
+    if 77 in ends:
+        pytest.skip(f"gloo cannot connect two processes: {printed[ends.index(77)]}")
+    assert ends == [0, 0], "\n".join(printed)
