@@ -38,7 +38,7 @@ class _Call(NamedTuple):
 
 
 class Grouped:
-    """Takes over ``aten::_grouped_mm``. Counts its calls, as C counts those of other operators."""
+    """Takes over ``aten::_grouped_mm`` and counts its calls. C counts the other operators' calls."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Grouped:
         return grouped_mm
 
     def _reason_to_leave(self, call: _Call, min_flops: float) -> str | None:
-        """The reason, as in ``stats``, for which PyTorch does the call."""
+        """Why PyTorch does the call, in a word of ``stats``; None if this package does it."""
         tensors = [call.a, call.b] + ([] if call.offs is None else [call.offs])
         if {call.a.dtype, call.b.dtype, call.out_dtype or torch.float32} != {torch.float32}:
             return "dtype"
