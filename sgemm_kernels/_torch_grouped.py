@@ -38,7 +38,7 @@ class _Call(NamedTuple):
 
 
 class Grouped:
-    """Takes over ``aten::_grouped_mm`` and counts its calls. C counts the other operators' calls."""
+    """Takes over ``aten::_grouped_mm`` and counts its calls. C counts other operators' calls."""
 
     def __init__(
         self,
