@@ -1085,7 +1085,7 @@ def test_a_wheel_has_the_package_its_kernels_and_recorded_results(tree):
         "emulator/access_trace": ("*.h", "*.cpp"),
         "emulator/plain": ("*.h", "*.cpp"),
         "emulator/sanitizer": ("*.h", "*.cpp"),
-        "custom": ("*.h", "*.cpp", "*.cu.in"),
+        "custom": ("*.h", "*.cpp", "*.cu", "*.cu.in"),
         "kernel": ("*.h",),
         "ladder": ("*.cu", "launches.toml"),
         "gemm/plan": ("*.h",),

@@ -52,9 +52,14 @@ typedef struct {
 /* The type of sgemm_custom_kernel, the library's only exported symbol. */
 typedef const CustomKernel *CustomKernelGetter(void);
 
-#if defined(SGEMM_CUSTOM) && !defined(__CUDACC__)
-/* In the library: not NULL during a launch on a GPU. */
-inline __thread const CustomGpu *custom_gpu;
+/* In the library. */
+#if defined(SGEMM_CUSTOM) && !defined(__CUDACC_RTC__)
+extern "C" const Variant variant_custom; /* the catalog entry: in the kernel's file */
+#ifdef __CUDACC__
+extern "C" const CustomGpu *custom_gpu_of_library(void); /* the struct of use_gpu */
+#else
+inline __thread const CustomGpu *custom_gpu; /* not NULL during a launch on a GPU */
+#endif
 #endif
 
 #endif

@@ -1,7 +1,6 @@
 /* Linked with driver.cpp instead of the sanitizer, for another program. There asynchronous work
  * completes as late as its rules allow (../emulator/deferred_async.h), and blocks run in two
  * orders. Accesses are not checked. */
-#define SGEMM_CUSTOM 1
 #include <stdio.h>
 
 #include "../base/custom_kernel.h"

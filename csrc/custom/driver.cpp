@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-#include "../base/variant.h"
+#include "../base/custom_kernel.h"
 #ifdef SGEMM_SANITIZED
 #include "large.h"
 #endif
@@ -33,7 +33,6 @@
 extern "C" const Variant *const __start_sgemm_counted[];
 #define KERNEL __start_sgemm_counted[0]
 #else
-extern "C" const Variant variant_custom; /* defined in the kernel's file */
 #define KERNEL &variant_custom
 #endif
 /* Only in programs of plain kernels: plain.cpp. */

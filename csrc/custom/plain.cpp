@@ -7,15 +7,8 @@
 
 #include <initializer_list>
 
-#ifndef SGEMM_TRACED
-#define SGEMM_CUSTOM 1
-#endif
 #include "plain_host.h"
 
-#ifdef __CUDACC__
-#include "../base/scratch.h"
-extern "C" const CustomGpu *custom_gpu_of_library(void); /* library.cpp */
-#endif
 #ifdef SGEMM_TRACED
 void name_scratch(const void *first, size_t bytes, bool zeros);
 void name_operand(const char *name, const Matrix &X, size_t bytes);

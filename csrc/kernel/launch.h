@@ -82,11 +82,9 @@ static inline void scratch_free(void *memory, const Launch *)
 }
 #endif
 
-#ifdef SGEMM_CUSTOM
 #define scratch_take scratch_alloc // former names, for custom kernels that have them
 #define scratch_give scratch_free
 #define counters_take counters_alloc
-#endif
 
 /* ------------------------------------------------------------------ the launch */
 
@@ -212,7 +210,6 @@ static inline bool has_shared_memory(const Launch *where, const KernelSpec &spec
     extern "C" Status launch_own(const Sgemm *problem, const Launch *where);                       \
     extern "C" Status launch_own(const Sgemm *problem, const Launch *where)
 #define DEFINE_VARIANT(name, ...)                                                                  \
-    extern "C" const Variant variant_custom;                                                       \
     extern "C" const Variant variant_custom = {#name, __VA_ARGS__, CUSTOM_LAUNCHERS}
 #ifdef __CUDACC__
 #define CUSTOM_LAUNCHERS                                                                           \

@@ -45,12 +45,8 @@ _PLAIN = (
 """The options of a plain kernel's file."""
 _FUSED_CHAINS = "--param=avoid-fma-max-bits=0"
 """GCC leaves a chain of sums unfused where that is faster on the processor that it tunes for."""
-_FORMER_NAMES = (
-    "-Dscratch_take=scratch_alloc",
-    "-Dscratch_give=scratch_free",
-    "-Dcounters_take=counters_alloc",
-)
-"""The names that kernel.h also has in a build without SGEMM_TRACED, for kernels that use them."""
+_CUSTOM = "-DSGEMM_CUSTOM=1"
+"""The option of a kernel's file and of csrc/custom/ in a build whose entry is variant_custom."""
 _MESSAGES_SHOWN = 40  # lines of a compiler's messages
 _COMPILE_S = 600.0
 """The time limit of one compiler process."""
@@ -107,7 +103,7 @@ def run_build() -> Build:
         *fused,
         *_variables_are("pattern"),
     )
-    kernel = (*kernel, "-Werror=vla", "-DSGEMM_CUSTOM=1", *_WARNINGS)
+    kernel = (*kernel, "-Werror=vla", _CUSTOM, *_WARNINGS)
     # The linker puts the kernel's code between these two, so that a signal handler can tell whether
     # a thread is in it (emulator/runaway.cpp).
     around = ("custom/kernel_begins.cpp", "custom/kernel_ends.cpp")
@@ -120,7 +116,7 @@ def access_trace_build() -> Build:
     clang = "clang" in find_compiler()[1]
     # Loops stay in the order of the text, in which the checking build looks for their rounds.
     kernel = ("-O0",) if clang else ("-O1", "-fno-tree-sra", "-fno-reorder-blocks")
-    kernel = (*kernel, "-fno-exceptions", "-ffp-contract=off", "-fsanitize=thread", *_FORMER_NAMES)
+    kernel = (*kernel, "-fno-exceptions", "-ffp-contract=off", "-fsanitize=thread")
     parts = (*_device(), "emulator/access_trace/access_trace.cpp", "custom/library.cpp")
     return Build("access_trace", kernel, ("-O2", "-DSGEMM_TRACED=1"), parts, annotated=True)
 
@@ -207,6 +203,7 @@ def parts_of(build: Build, source: Source) -> list[Path]:
     def part(name: str) -> Path:
         flags = [*build.all, "-fPIC", "-fvisibility=hidden"]
         flags += ["-std=gnu11", "-xc"] if name.endswith(".c") else ["-std=c++20", "-xc++"]
+        flags += [_CUSTOM] if name.startswith("custom/") and _CUSTOM in build.kernel else []
         key = digest_of(["part", compiler, name, flags, headers_digest()])
 
         def make(path: Path) -> None:

@@ -147,7 +147,7 @@ def nvcc_library(source: Source, capabilities: Sequence[int]) -> Path:
         folder = path.parent
         argument = write_texts(source.texts("nvcc"), folder)
         root = headers()
-        parts = ["custom/library.cpp", "base/status.c"]
+        parts = ["custom/library.cpp", "custom/nvcc_library.cu", "base/status.c"]
         if source.launch is not None:
             parts.append("custom/plain.cpp")
         if source.rungs_launched():
