@@ -63,7 +63,7 @@ def launcher(name: str, rung: Mapping[str, Any], text: str) -> str:
     """The launcher of one rung, given its entry in the table and its text."""
     headers = "".join(f"#include <{each}>\n" for each in plain_text.cuda_headers(text))
     parts = [
-        f'{_HEAD}#include "../../csrc/kernel/rung.h"\n#ifdef __CUDACC__\n{headers}#endif\n',
+        f'{_HEAD}#include "../../csrc/gemm/kernel/rung.h"\n#ifdef __CUDACC__\n{headers}#endif\n',
         _configuration(f"rung_{name}", name, rung, text),
     ]
     launch = f"rung_{name}::launch(problem, where)"

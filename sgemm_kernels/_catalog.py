@@ -159,7 +159,7 @@ class BuildInfo:
     """The host compiler and its version."""
 
 
-KERNEL_FOLDERS = ("kernel", "ladder", "gemm/simt", "gemm/tensor_cores", "gemm/plan")
+KERNEL_FOLDERS = ("gemm/kernel", "ladder", "gemm/simt", "gemm/tensor_cores", "gemm/plan")
 """The folders of csrc/ with kernels and what they include. No two of their files have one name."""
 
 

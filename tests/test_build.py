@@ -573,9 +573,9 @@ def sources(tmp_path):
         "base/shared.h": "int shared(void);\n",
         "emulator/grid.cpp": '#include "../base/shared.h"\nint grid() { return 2; }\n',
         "runtime/cuda/device.cu": "int device() { return 3; }\n",
-        "gemm/simt/splitk.cu": '#include "../../kernel/kernel.h"\n',
+        "gemm/simt/splitk.cu": '#include "../kernel/kernel.h"\n',
         "ladder/launches.toml": "",
-        "kernel/kernel.h": '# include "../base/shared.h"\n',
+        "gemm/kernel/kernel.h": '# include "../../base/shared.h"\n',
         "ladder/README.md": "words\n",
     }
     for name, text in texts.items():
@@ -612,7 +612,7 @@ def append(path, text="/* more */\n"):
 def test_only_what_changed_is_compiled(build, sources):
     assert build() == ALL
     assert build() == set()
-    append(sources / "csrc/kernel/kernel.h")
+    append(sources / "csrc/gemm/kernel/kernel.h")
     assert build() == {"splitk.cu", "describing.c"}  # describing.c: the hash of csrc/ changed
     append(sources / "csrc/base/shared.h")
     assert build() == {"splitk.cu", "grid.cpp", "module.c", "describing.c"}
@@ -1086,7 +1086,7 @@ def test_a_wheel_has_the_package_its_kernels_and_recorded_results(tree):
         "emulator/plain": ("*.h", "*.cpp"),
         "emulator/sanitizer": ("*.h", "*.cpp"),
         "custom": ("*.h", "*.cpp", "*.cu", "*.cu.in"),
-        "kernel": ("*.h",),
+        "gemm/kernel": ("*.h",),
         "ladder": ("*.cu", "launches.toml"),
         "gemm/plan": ("*.h",),
         "gemm/simt": ("*.cu", "*.h"),

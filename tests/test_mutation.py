@@ -41,7 +41,7 @@ def test_a_mistake_changes_one_place(mutation, tmp_path):
 
 
 def test_a_table_without_its_text_is_refused(mutation, tmp_path, monkeypatch):
-    for name, file in (("mutants.toml", "01_naive.cu"), ("shared.toml", "kernel/kernel.h")):
+    for name, file in (("mutants.toml", "01_naive.cu"), ("shared.toml", "gemm/kernel/kernel.h")):
         (tmp_path / name).write_text(
             '[[mutation]]\nname = "a"\nkinds = ["wrong values"]\nvariants = ["naive"]\n'
             f'file = "{file}"\nold = "no such text"\nnew = "b"\n'

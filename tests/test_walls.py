@@ -32,27 +32,27 @@ MAY_INCLUDE = {
     "frontends/jax": {"frontends/c"},
     "frontends/blas": {"frontends/c"},
     "frontends/c": {"base", "runtime"},
-    "runtime/cuda": {"base", "base/cuda", "kernel/launch_kernel.h", "runtime"},
+    "runtime/cuda": {"base", "base/cuda", "gemm/kernel/launch_kernel.h", "runtime"},
     "runtime/cpu": {"base", "emulator", "runtime"},
     "runtime": {"base", "gemm/plan/proofs.h"},
-    "gemm": {"emulator/tensor_core_model.h", "gemm/simt", "gemm/small", "kernel"},
-    "gemm/small": {"base", "gemm/plan", "gemm/simt", "kernel"},
-    "gemm/tensor_cores": {"gemm/plan/fused_plan.h", "kernel"},
-    "gemm/simt": {"gemm/plan", "kernel"},
-    "gemm/plan": {"base", "kernel/tma_rows.h"},
-    "ladder": set(),
-    "kernel": {
+    "gemm": {"emulator/tensor_core_model.h", "gemm/kernel", "gemm/simt", "gemm/small"},
+    "gemm/small": {"base", "gemm/kernel", "gemm/plan", "gemm/simt"},
+    "gemm/tensor_cores": {"gemm/kernel", "gemm/plan/fused_plan.h"},
+    "gemm/simt": {"gemm/kernel", "gemm/plan"},
+    "gemm/plan": {"base", "gemm/kernel/tma_rows.h"},
+    "gemm/kernel": {
         "base",
         "emulator/access_trace/traced.h",
         "emulator/grid.h",
         "emulator/plain",
     },
+    "ladder": set(),
     "custom": {
         "base",
         "emulator",
         "emulator/access_trace/access_trace.h",
         "emulator/sanitizer/sanitizer.h",
-        "kernel/plain_run.h",
+        "gemm/kernel/plain_run.h",
     },
     "emulator/access_trace": {"base", "emulator"},
     "emulator/plain": {"base", "emulator"},
@@ -62,8 +62,8 @@ MAY_INCLUDE = {
     "base": set(),
 }
 # What each room may call besides. Headers of base and runtime declare functions of base/cuda and
-# runtime/cuda; kernel/launch.h calls base and emulator; the runtime has the tables of devices and
-# of kernels; the compiler adds calls of the access trace; module.c loads NumPy's table.
+# runtime/cuda; gemm/kernel/launch.h calls base and emulator; the runtime has the tables of devices
+# and of kernels; the compiler adds calls of the access trace; module.c loads NumPy's table.
 OF_KERNELS = {"base", "base/cuda", "emulator", "emulator/access_trace", "emulator/plain"}
 MAY_CALL = {
     "frontends/c": {"runtime/cuda"},
@@ -81,7 +81,7 @@ MAY_CALL = {
 FOREIGN = {
     r"Python\.h|structmember\.h|numpy/": {"module.c", "frontends/python"},
     r"cuda|cublas|cooperative_groups|nv|hip/": {
-        *("base/cuda", "gemm/tensor_cores", "kernel", "ladder", "runtime/cuda"),
+        *("base/cuda", "gemm/kernel", "gemm/tensor_cores", "ladder", "runtime/cuda"),
     },
     r"xla/": {"frontends/jax"},
     r"\.\./\.\./build/ladder/names\.h": {"runtime"},  # generated
@@ -139,7 +139,7 @@ def test_every_file_is_in_a_room_with_rules():
         ("emulator/grid.h", "<cuda_runtime.h>", "cuda_runtime.h"),
         ("base/cuda/allocator.h", '"../../emulator/grid.h"', "emulator/grid.h"),
         ("runtime/cuda/device.cu", "<numpy/arrayobject.h>", "numpy/arrayobject.h"),
-        ("kernel/kernel.h", '"../emulator/fiber.h"', "emulator/fiber.h"),
+        ("gemm/kernel/kernel.h", '"../../emulator/fiber.h"', "emulator/fiber.h"),
         ("ladder/01_naive.cu", '"../runtime/product.h"', "runtime/product.h"),
         ("emulator/grid.h", '"sanitizer/sanitizer.h"', "emulator/sanitizer/sanitizer.h"),
         ("gemm/tensor_cores/error_check.h", '"../plan/plan.h"', "gemm/plan/plan.h"),
@@ -147,7 +147,7 @@ def test_every_file_is_in_a_room_with_rules():
         ("gemm/plan/plan.c", '"../simt/store_tile.h"', "gemm/simt/store_tile.h"),
         ("gemm/auto.cu", '"../ladder/03_smem.cu"', "ladder/03_smem.cu"),
         ("ladder/03_smem.cu", '"../gemm/simt/copy_async.h"', "gemm/simt/copy_async.h"),
-        ("frontends/python/result.c", '"../../kernel/kernel.h"', "kernel/kernel.h"),
+        ("frontends/python/result.c", '"../../gemm/kernel/kernel.h"', "gemm/kernel/kernel.h"),
         ("module.c", '"emulator/grid.h"', "emulator/grid.h"),
         ("frontends/jax/matmul.c", '"../../runtime/product.h"', "runtime/product.h"),
         ("frontends/c/c_api.c", '"xla/ffi/api/c_api.h"', "xla/ffi/api/c_api.h"),

@@ -5,7 +5,7 @@
 #ifndef SGEMM_PLAIN_H
 #define SGEMM_PLAIN_H
 
-#include "../kernel/plain_run.h"
+#include "../gemm/kernel/plain_run.h"
 #include "plain_host.h"
 
 /* Functions, since the file may have macros with these names. */

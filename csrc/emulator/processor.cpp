@@ -5,7 +5,7 @@
 
 bool fuses_multiply_add()
 {
-#ifdef __x86_64__ /* kernels are compiled twice: ../kernel/launch.h */
+#ifdef __x86_64__ /* kernels are compiled twice: ../gemm/kernel/launch.h */
     return __builtin_cpu_supports("fma") && __builtin_cpu_supports("avx2");
 #else
     return FUSES_MULTIPLY_ADD;

@@ -2,7 +2,7 @@
 // uses CUDA cores only; `auto` uses tensor cores if these are estimated to be faster.
 // docs/inside/engine.md.
 #ifndef SGEMM_TRACED // the counting build counts the rungs
-#include "../kernel/kernel.h"
+#include "kernel/kernel.h"
 
 /* Calls launch_part for parts of a batch, each of at most as many products as a grid can have rows.
  * Their sizes are equal up to rounding: no part of a batch is a single product, which some kernels

@@ -3,7 +3,7 @@
 //
 // Why `mma` is not enough for that: its fp16 pairs are in the upper part of fp16's range, its sums
 // begin at 0, and it recomputes the small sums, which show most of the arithmetic, in float32.
-#include "../kernel/ptx.h"
+#include "kernel/ptx.h"
 
 #ifndef SGEMM_TRACED
 namespace {

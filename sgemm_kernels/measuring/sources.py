@@ -18,7 +18,7 @@ OLDER = "measured on older sources"
 
 _ROOT = (Path(__file__).parent.parent / "csrc").resolve().parent
 
-_LADDER = ("csrc/ladder/*.cu", "csrc/ladder/launches.toml", "csrc/kernel/rung.h")
+_LADDER = ("csrc/ladder/*.cu", "csrc/ladder/launches.toml", "csrc/gemm/kernel/rung.h")
 _LIBRARY = ("csrc/gemm/simt/*.cu", "csrc/gemm/tensor_cores/*.cu")
 _CHOICE = (
     *("csrc/gemm/*.cu", "csrc/gemm/small/*.cu", "csrc/gemm/plan/*.c", "csrc/runtime/catalog.c"),

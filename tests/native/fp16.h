@@ -12,7 +12,7 @@
 #include <random>
 #include <vector>
 
-#include "../../csrc/kernel/kernel.h"
+#include "../../csrc/gemm/kernel/kernel.h"
 
 [[noreturn]] inline void give_up(const char *why)
 {

@@ -3,7 +3,7 @@
 #ifndef TESTS_NATIVE_HOPPER_H
 #define TESTS_NATIVE_HOPPER_H
 
-#include "../../csrc/kernel/ptx.h"
+#include "../../csrc/gemm/kernel/ptx.h"
 #include "fp16.h"
 
 #ifdef __CUDACC__

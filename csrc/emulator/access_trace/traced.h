@@ -1,5 +1,5 @@
 /* Overrides for the counting build of the kernels, which replace parts of emulator/grid.h
- * and kernel/kernel.h.
+ * and gemm/kernel/kernel.h.
  *
  * The kernels are compiled a second time, almost without optimisation, so that each access in the
  * source is one access in the program. With -fsanitize=thread the compiler calls a function at each

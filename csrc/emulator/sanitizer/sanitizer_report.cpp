@@ -10,7 +10,7 @@
 
 #include "sanitizer_parts.h"
 
-/* Used by ../../kernel/plain_run.h. */
+/* Used by ../../gemm/kernel/plain_run.h. */
 void sanitizer_grid(const int64_t *grid);
 bool sanitizer_last_block = false;
 

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "../../base/sgemm.h"
-#include "../../kernel/tma_rows.h"
+#include "../kernel/tma_rows.h"
 
 typedef struct {
     bool copies;   /* A first, to where TMA can load it */

@@ -2,7 +2,7 @@
 #ifndef SGEMM_KERNELS_ASYNC_TILES_H
 #define SGEMM_KERNELS_ASYNC_TILES_H
 
-#include "../../kernel/ptx.h"
+#include "../kernel/ptx.h"
 
 /* Added to each row of a shared tile, so that floats stored one below the other are in different
  * banks. */

@@ -2,7 +2,7 @@
 #ifndef SGEMM_KERNELS_FLOAT4_LOADER_H
 #define SGEMM_KERNELS_FLOAT4_LOADER_H
 
-#include "../../kernel/kernel.h"
+#include "../kernel/kernel.h"
 
 /* Added to each row of a shared tile, so that four floats stored one below the other are in
  * different banks. A multiple of 4 keeps the rows aligned. */

@@ -3,7 +3,7 @@
 #ifndef SGEMM_GEMM_KERNEL_HELPERS_H
 #define SGEMM_GEMM_KERNEL_HELPERS_H
 
-#include "../../kernel/kernel.h"
+#include "../kernel/kernel.h"
 
 /* Keeps a pointer in a register. Otherwise nvcc recomputes each of a series of addresses. */
 #ifdef __CUDACC__

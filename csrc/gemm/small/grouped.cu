@@ -2,7 +2,7 @@
 // tile of it as the kernels for one product do.
 #include "grouped.h"
 
-#include "../../kernel/kernel.h"
+#include "../kernel/kernel.h"
 
 #ifndef SGEMM_TRACED // the counting build counts the rungs
 #include "../simt/cluster_reduce.h"

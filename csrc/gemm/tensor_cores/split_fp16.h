@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-#include "../../kernel/ptx.h"
+#include "../kernel/ptx.h"
 
 #ifdef __CUDACC__
 #include <cuda_fp16.h>

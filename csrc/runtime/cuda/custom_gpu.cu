@@ -9,7 +9,7 @@
 #include <atomic>
 
 #include "../../base/scratch.h"
-#include "../../kernel/launch_kernel.h"
+#include "../../gemm/kernel/launch_kernel.h"
 #include "session.h"
 #include "strided_copy.h"
 

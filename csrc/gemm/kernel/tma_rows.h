@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "../base/sgemm.h"
+#include "../../base/sgemm.h"
 
 /* Whether TMA can load tiles of a row-major matrix of floats. A tensor map needs at least one
  * row. */

@@ -6,8 +6,8 @@
 #include "plain_run.h"
 
 #ifndef __CUDACC__
-#include "../emulator/plain/plain_device.h"
-#include "../emulator/plain/plain_groups.h"
+#include "../../emulator/plain/plain_device.h"
+#include "../../emulator/plain/plain_groups.h"
 #endif
 
 /* What every rung computes: C = alpha * A @ B + beta * C, with contiguous row-major

@@ -7,27 +7,27 @@
 #include <string.h>
 
 #ifndef __CUDACC__
-#include "../base/threads.h"
-#include "../emulator/grid.h"
+#include "../../base/threads.h"
+#include "../../emulator/grid.h"
 #endif
-#include "../base/sgemm.h"
-#include "../base/variant.h"
+#include "../../base/sgemm.h"
+#include "../../base/variant.h"
 #if defined(CUDART_VERSION) && !defined(__CUDACC_RTC__)
 #include "launch_kernel.h"
 #endif
 #ifdef SGEMM_CUSTOM
-#include "../base/custom_kernel.h"
+#include "../../base/custom_kernel.h"
 #endif
 #ifdef SGEMM_TRACED
-#include "../emulator/access_trace/traced.h"
+#include "../../emulator/access_trace/traced.h"
 #endif
 #ifdef SGEMM_NAMES_LAUNCHES
-#include "../base/launched.h"
+#include "../../base/launched.h"
 #endif
 
-/* Scratch memory of one launch: see ../base/scratch.h. */
+/* Scratch memory of one launch: see ../../base/scratch.h. */
 #ifdef __CUDACC__
-#include "../base/scratch.h"
+#include "../../base/scratch.h"
 #else
 static inline Status memory_alloc(size_t bytes, bool zeros, void **memory)
 {
@@ -201,7 +201,7 @@ static inline bool has_shared_memory(const Launch *where, const KernelSpec &spec
 /* ------------------------------------------------------------------ the catalog entry */
 
 /* A kernel that is compiled at run time has one launcher and one entry with fixed names:
- * ../base/custom_kernel.h. */
+ * ../../base/custom_kernel.h. */
 #ifdef __CUDACC_RTC__
 #define LAUNCHER(name) static inline Status launch_own(const Sgemm *problem, const Launch *where)
 #define DEFINE_VARIANT(name, ...) static_assert(true, "")

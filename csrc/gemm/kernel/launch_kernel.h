@@ -2,9 +2,9 @@
 #ifndef SGEMM_KERNELS_LAUNCH_KERNEL_H
 #define SGEMM_KERNELS_LAUNCH_KERNEL_H
 
-#include "../base/scratch.h"
-#include "../base/sgemm.h"
-#include "../base/variant.h"
+#include "../../base/scratch.h"
+#include "../../base/sgemm.h"
+#include "../../base/variant.h"
 
 /* Calls the runtime for launch_kernel. */
 #ifdef SGEMM_HIP
