@@ -1,6 +1,7 @@
 """Results are right beyond 2**31 elements and beyond the limits of a grid."""
 
 import os
+import resource
 
 import numpy as np
 import pytest
@@ -55,6 +56,14 @@ def test_more_blocks_than_a_grid_dimension_may_have(variant, device, rng, side):
     operands = (long, thin) if side == "M" else (thin.T, long.T)
     result = run(variant.name, *operands, device=device)
     assert expect(*operands).worst_share(result) <= 1
+
+
+def test_a_plain_rung_refuses_sizes_above_32_bits_before_it_copies_operands():
+    """Operands that take 4 bytes as a broadcast view, and 8 GiB as a copy."""
+    A = np.broadcast_to(np.float32(1), (1, 2**31))
+    with pytest.raises(ValueError, match=r"naive has 32-bit sizes.*: at most 2147483647 each"):
+        run("naive", A, A.T, device="cpu")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 8 * 2**20
 
 
 @pytest.mark.parametrize("largest", ["A", "B", "out"])

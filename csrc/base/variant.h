@@ -71,6 +71,10 @@ typedef struct Variant {
 /* The most products in one launch of a kernel that numbers them in y: the size of a grid there. */
 enum { BATCH_OF_LAUNCH = 65535 };
 
+/* STATUS_INVALID for sizes that do not fit into the 32-bit parameters of a kernel that takes
+ * contiguous matrices, or with more blocks than a grid has. */
+Status variant_fits(const KernelSpec *spec, int64_t M, int64_t N, int64_t K);
+
 /* Launches a product, or a batch in as many launches as the variant needs. *launched is the number
  * of products that earlier calls have launched, initially 0. After an error, it tells where to go
  * on. */

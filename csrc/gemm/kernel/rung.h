@@ -32,12 +32,9 @@ static inline Status launch_rung(RungKernel *kernel, const KernelSpec &spec, int
 {
     const Sgemm &p = *problem;
     const int64_t M = p.C.rows, N = rung_cols(problem), K = p.A.cols;
-    if (M > INT32_MAX || N > INT32_MAX || K > INT32_MAX || blocks > INT32_MAX) {
-        return status_error(STATUS_INVALID,
-                            "%s has 32-bit sizes, and M, N, K are %lld, %lld, %lld in %lld blocks: "
-                            "at most 2147483647 each; 'simt' and 'auto' have 64-bit sizes",
-                            spec.symbol, static_cast<long long>(M), static_cast<long long>(N),
-                            static_cast<long long>(K), static_cast<long long>(blocks));
+    const Status fits = variant_fits(&spec, M, N, K);
+    if (fits.code != STATUS_OK) {
+        return fits;
     }
 #ifdef SGEMM_NAMES_LAUNCHES
     launched_add(spec.symbol);

@@ -111,7 +111,11 @@ struct Operands {
 
 Status take_all(const Product *product, bool copied, Operands *operands, Sgemm *problem)
 {
-    Status status = take("A", &product->A, copied, product, &operands->A);
+    Status status = variant_fits(&product->variant->spec, product->out.rows, product->out.cols,
+                                 product->A.cols);
+    if (status.code == STATUS_OK) {
+        status = take("A", &product->A, copied, product, &operands->A);
+    }
     if (status.code == STATUS_OK) {
         status = take("B", &product->B, copied, product, &operands->B);
     }

@@ -73,8 +73,8 @@ Status launch_contiguous(const Variant *variant, const Sgemm *problem, const Lau
     /* An operand that all products share is copied once. */
     Contiguous A(problem->A, where), B(problem->B, where);
     Sgemm batch = *problem;
-    Status status = status_ok();
-    if (batch.A.batch_stride == 0) {
+    Status status = variant_fits(&variant->spec, batch.C.rows, batch.C.cols, batch.A.cols);
+    if (status.code == STATUS_OK && batch.A.batch_stride == 0) {
         status = A.prepare(true, &batch.A);
     }
     if (status.code == STATUS_OK && batch.B.batch_stride == 0) {
