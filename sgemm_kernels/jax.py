@@ -67,17 +67,19 @@ def matmul(A: Any, B: Any, *, variant: str = "auto") -> jax.Array:
 
     Parameters
     ----------
-    A : array of float32, shape (M, K)
-        A JAX array, or a NumPy array.
-    B : array of float32, shape (K, N)
-        The same.
+    A : array of float32, shape (K,), (M, K) or (..., M, K)
+        A JAX array, or a NumPy array. A vector is one row, and the result has no dimension M.
+    B : array of float32, shape (K,), (K, N) or (..., K, N)
+        The same. A vector is one column, and the result has no dimension N.
     variant : str
         A name from `sgemm_kernels.variants`. Under ``jax.jit`` it must be static.
 
     Returns
     -------
-    jax.Array of float32, shape (M, N)
-        Within the error bound that `sgemm_kernels.run` states.
+    jax.Array of float32, shape (..., M, N)
+        Within the error bound that `sgemm_kernels.run` states. The dimensions before the last two
+        are a batch of matrices. Those of A and B are broadcast together, as in
+        `jax.numpy.matmul`, without copies.
 
     Raises
     ------
@@ -85,8 +87,7 @@ def matmul(A: Any, B: Any, *, variant: str = "auto") -> jax.Array:
         An operand is not an array of float32, or `variant` is not a str. `matmul` never converts
         silently.
     ValueError
-        An operand does not have two dimensions, the shapes do not fit, or there is no such variant.
-        Use ``jax.vmap`` for batches.
+        An operand has no dimensions, the shapes do not fit, or there is no such variant.
     sgemm_kernels.NoCompilerError
         This machine has no C++ compiler.
     sgemm_kernels.CompileError
@@ -100,13 +101,9 @@ def matmul(A: Any, B: Any, *, variant: str = "auto") -> jax.Array:
     _check_variant(variant)
     for name, operand in (("A", A), ("B", B)):
         _check_operand(name, operand)
-    if A.shape[1] != B.shape[0]:
-        raise ValueError(
-            f"A is {A.shape} and B is {B.shape}: A's {A.shape[1]} columns must match B's "
-            f"{B.shape[0]} rows"
-        )
+    _check_shapes(A.shape, B.shape)
     _registered()
-    product: jax.Array = _multiply_now(A, B, options=_Options(False, False, variant))
+    product: jax.Array = _multiply_now(A, B, variant=variant)
     return product
 
 
@@ -140,11 +137,42 @@ def _check_operand(name: str, operand: Any) -> None:
             f"{name} has dtype {dtype}, but matmul() takes only float32 and never converts "
             f"silently: pass {name}.astype('float32')"
         )
-    if len(shape) != 2:
+    if not shape:
         raise ValueError(
-            f"{name} has {len(shape)} dimension{'s' * (len(shape) != 1)}, shape {shape}, but a "
-            "matrix has 2: use jax.vmap for a batch of matrices"
+            f"{name} has no dimensions, but a product needs at least 1: pass {name}.reshape(1, 1) "
+            f"for a matrix, or multiply by {name} with *"
         )
+
+
+def _check_shapes(a: _Shape, b: _Shape) -> None:
+    """Raises ValueError if K differs or the batches cannot be broadcast."""
+    depth_axis = max(len(b) - 2, 0)
+    if a[-1] != b[depth_axis]:
+        words = [
+            "elements" if len(shape) == 1 else word for shape, word in ((a, "columns"), (b, "rows"))
+        ]
+        raise ValueError(
+            f"A is {a} and B is {b}: A's {a[-1]} {words[0]} must match B's {b[depth_axis]} "
+            f"{words[1]}: {_remedy(a, b)}"
+        )
+    try:
+        jnp.broadcast_shapes(a[:-2], b[:-2])
+    except ValueError:
+        raise ValueError(
+            f"A is {a} and B is {b}: the dimensions before the last two cannot be broadcast "
+            "together: pass arrays in which each of them is equal or 1"
+        ) from None
+
+
+def _remedy(a: _Shape, b: _Shape) -> str:
+    """What to pass in place of operands whose K differs."""
+    if 1 in (len(a), len(b)):
+        return "pass arrays with the same K"
+    if a[-1] == b[-1]:
+        return "pass B.T" if len(b) == 2 else "pass B.mT"
+    if a[-2] == b[-2]:
+        return "pass A.T" if len(a) == 2 else "pass A.mT"
+    return "pass arrays with A.shape[-1] == B.shape[-2]"
 
 
 # ------------------------------------------------------------------ the handler
@@ -266,7 +294,29 @@ def _varying(aval: Any) -> frozenset[Any]:
     return axes
 
 
-_multiply_now = jax.jit(_multiply, static_argnames="options", inline=True)
+def _multiply_any(A: Any, B: Any, variant: str) -> Any:
+    """The product of operands with any shapes that `matmul` accepts. Each dimension of a batch is a
+    `jax.vmap`, whose rule chooses how to compute it."""
+    batch = jnp.broadcast_shapes(A.shape[:-2], B.shape[:-2])
+    # A vector B is a row in memory, so that a batch of vectors is one matrix.
+    multiply = functools.partial(_multiply, options=_Options(False, B.ndim == 1, variant))
+    lacking = tuple(axis for axis, each in ((-2, A), (-1, B)) if each.ndim == 1)
+    A, B = (each.reshape(1, -1) if each.ndim == 1 else each for each in (A, B))
+    for axis, length in enumerate(reversed(batch), 3):
+        mapped = [each.ndim >= axis and each.shape[-axis] == length for each in (A, B)]
+        multiply = jax.vmap(multiply, tuple(0 if each else None for each in mapped))
+    A, B = (_without_broadcast(each, batch) for each in (A, B))
+    return jnp.squeeze(multiply(A, B), lacking)
+
+
+def _without_broadcast(operand: Any, batch: _Shape) -> Any:
+    """Removes the dimensions of length 1 that are longer in the batch."""
+    own = operand.shape[:-2]
+    pairs = zip(own, batch[len(batch) - len(own) :], strict=True)
+    return jnp.squeeze(operand, tuple(axis for axis, (x, y) in enumerate(pairs) if x != y))
+
+
+_multiply_now = jax.jit(_multiply_any, static_argnames="variant", inline=True)
 # As JAX's own primitives, which it compiles even where jax.jit is disabled.
 _matmul.def_impl(functools.partial(dispatch.apply_primitive, _matmul))
 
@@ -357,7 +407,8 @@ def _can_merge(array: Any, batch: int, other: int) -> bool:
 
 def _merged(array: Any, batch: int, other: int) -> Any:
     first = min(batch, other)
-    return array.reshape(*array.shape[:first], -1, *array.shape[first + 2 :])
+    length = math.prod(array.shape[first : first + 2])
+    return array.reshape(*array.shape[:first], length, *array.shape[first + 2 :])
 
 
 def _split(product: Any, axis: int, array: Any, batch: int, other: int) -> tuple[Any, int]:

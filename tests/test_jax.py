@@ -50,6 +50,10 @@ def platform(request):
         yield request.param
 
 
+def zeros(*shape):
+    return np.zeros(shape, np.float32)
+
+
 def integers(rng, *shape):
     """A float32 array of small integers."""
     return rng.integers(-4, 5, shape).astype(np.float32)
@@ -287,6 +291,51 @@ def test_a_shared_operand_makes_one_product_of_the_batch(rng, operands):
         assert shape == (f"{BATCH * M},{N}" if axes[0] == 0 else f"{M},{BATCH * N}")
 
 
+SHAPES = [
+    ((5,), (5,)),
+    ((5,), (5, 4)),
+    ((3, 5), (5,)),
+    ((5,), (2, 5, 4)),
+    ((2, 3, 5), (5,)),
+    ((2, 3, 5), (5, 4)),
+    ((3, 5), (2, 5, 4)),
+    ((2, 3, 5), (2, 5, 4)),
+    ((1, 3, 5), (2, 5, 4)),
+    ((1, 3, 5), (1, 5, 4)),
+    ((1, 3, 5), (5, 4)),
+    ((2, 1, 3, 5), (6, 5, 4)),
+    ((2, 1, 7, 3, 5), (6, 1, 5, 4)),
+    ((0, 3, 5), (5, 4)),
+    ((0, 3, 5), (1, 5, 4)),
+    ((2, 3, 0), (0, 4)),
+    ((2, 0, 5), (5,)),
+]
+
+
+@pytest.mark.parametrize(("of_a", "of_b"), SHAPES)
+def test_the_shapes_of_matmul(rng, of_a, of_b):
+    """Products and both gradients, also with one more dimension by vmap of either operand."""
+    A, B = integers(rng, *of_a), integers(rng, *of_b)
+    found = jax.jit(matmul)(A, B)
+    assert found.shape == (A @ B).shape
+    assert same(found, A @ B)
+    with jax.disable_jit():
+        assert same(matmul(A, B), A @ B)
+
+    def gradients(multiply):
+        return jax.grad(lambda A, B: jnp.sum(multiply(A, B) ** 2), (0, 1))
+
+    def equal(found, expected):  # JAX's outer products of vectors may be -0
+        return same(found + 0, expected + 0)
+
+    assert all(map(equal, *(gradients(each)(A, B) for each in (matmul, reference))))
+    for axes in ((0, None), (None, -1)):
+        pair = [stacked(rng, *each) for each in zip((A, B), axes, strict=True)]
+        for of in (lambda each: each, gradients):
+            results = (jax.vmap(of(each), axes)(*pair) for each in (matmul, reference))
+            assert all(map(equal, *map(jax.tree.leaves, results)))
+
+
 # ---------------------------------------------------------------------------- refused calls
 
 
@@ -296,9 +345,14 @@ def test_a_shared_operand_makes_one_product_of_the_batch(rng, operands):
         (np.ones((2, 3)), None, TypeError, r"A has dtype float64.*A\.astype\('float32'\)"),
         (None, np.ones((3, 2), np.float16), TypeError, "B has dtype float16"),
         ([[1.0]], None, TypeError, "A must be an array of float32, not list"),
-        (np.ones(3, np.float32), None, ValueError, r"A has 1 dimension, shape \(3,\)"),
-        (None, np.ones((2, 3, 2), np.float32), ValueError, "B has 3 dimensions.*use jax.vmap"),
-        (np.ones((3, 2), np.float32), None, ValueError, "2 columns must match B's 3 rows"),
+        (np.float32(1), None, ValueError, r"A has no dimensions.*pass A\.reshape\(1, 1\)"),
+        (None, zeros(4), ValueError, "A's 3 columns must match B's 4 elements: pass arrays with"),
+        (zeros(2), None, ValueError, "A's 2 elements must match B's 3 rows: pass arrays with"),
+        (zeros(5, 4), None, ValueError, r"4 columns must match B's 3 rows: pass arrays with A\.sh"),
+        (zeros(3, 4), None, ValueError, r"A's 4 columns must match B's 3 rows: pass A\.T"),
+        (zeros(2, 3, 4), None, ValueError, r"A's 4 columns must match B's 3 rows: pass A\.mT"),
+        (None, zeros(2, 4, 3), ValueError, r"3 columns must match B's 4 rows: pass B\.mT"),
+        (zeros(2, 2, 3), zeros(4, 3, 2), ValueError, "before the last two cannot be broadcast"),
     ],
 )
 def test_refused_operands(A, B, error, message):
@@ -323,9 +377,14 @@ def test_the_advice_of_a_refusal_works(operands):
             matmul(unusable, B)
         advice = str(caught.value).rpartition(": pass ")[2]
         assert same(matmul(eval(advice, {"jax": jax, "A": unusable}), B), A @ B)
-    with pytest.raises(ValueError, match="a matrix has 2: use"):
-        matmul(A[None], B)
-    assert same(jax.vmap(matmul, (0, None))(A[None], B)[0], A @ B)
+    stack = jnp.asarray(A.T)[None]
+    for left, right in ((A, B.T), (A.T, B), (stack, B)):
+        with pytest.raises(ValueError, match="must match") as caught:
+            matmul(left, right)
+        advice = str(caught.value).rpartition(": pass ")[2]
+        fixed = {"A": left, "B": right}
+        fixed[advice[0]] = eval(advice, fixed.copy())
+        assert same(matmul(**fixed).reshape(M, N), A @ B)
 
 
 def test_a_ref_is_refused_with_its_value_as_advice(operands):
