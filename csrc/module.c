@@ -322,9 +322,10 @@ static int execute(PyObject *module)
         PyModule_AddStringConstant(module, "_REFERENCE", GPU_REFERENCE) < 0) {
         return -1;
     }
-    PyObject *const c_multiply =
-        PyCapsule_New((void *)sgemm_kernels_multiply, "sgemm_kernels.multiply", NULL);
-    const int added = c_multiply ? PyModule_AddObjectRef(module, "_c_multiply", c_multiply) : -1;
+    PyObject *const c_multiply = PyCapsule_New((void *)sgemm_kernels_multiply_batched,
+                                               "sgemm_kernels.multiply_batched", NULL);
+    const int added =
+        c_multiply ? PyModule_AddObjectRef(module, "_c_multiply_batched", c_multiply) : -1;
     Py_XDECREF(c_multiply);
     if (added < 0) {
         return -1;

@@ -9,8 +9,8 @@ _Out = TypeVar("_Out", bound="_OnGpu")
 
 _GPU_KIND: str  # "cuda", or "hip" in a build for AMD GPUs
 _REFERENCE: str  # the reference variant: "cublas" or "rocblas"
-# a capsule named "sgemm_kernels.multiply": the function sgemm_kernels_multiply of sgemm_kernels.h
-_c_multiply: Any
+# a capsule "sgemm_kernels.multiply_batched": sgemm_kernels_multiply_batched of sgemm_kernels.h
+_c_multiply_batched: Any
 
 class Error(Exception): ...
 class DeviceError(Error, RuntimeError): ...

@@ -10,16 +10,11 @@ NVIDIA GPUs and on JAX's CPU device. The first import compiles a small C handler
 C++ compiler and the headers of the installed jaxlib. Later ones find it in the cache folder.
 """
 
-import ctypes
 import dataclasses
 import functools
 import math
-import platform
-import shlex
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 try:
@@ -38,28 +33,15 @@ except ImportError as error:
         "NVIDIA GPU, pip install -U 'jax[cuda13]'"
     ) from error
 
-from . import _cache, _core, _cublas
+from . import _core, _cublas
 from ._catalog import variants
-from ._version import __version__
-from .custom.compiler import (
-    CompileError,
-    NoCompilerError,
-    digest_of,
-    find_compiler,
-    headers,
-    run_compiler,
-)
+from ._jax_handler import TARGET, register_at_import, registered
 
 __all__ = ["matmul"]
 
 _Shape: TypeAlias = Sequence[int]
 _Names: TypeAlias = tuple[Any, ...]
 _Spec: TypeAlias = tuple[Any, ...]
-
-_TARGET = "sgemm_kernels_matmul"
-_GPU_PLATFORM = {"cuda": "CUDA", "hip": "ROCM"}[_core._GPU_KIND]
-_PLATFORMS = {"cpu": "sgemm_jax_cpu", _GPU_PLATFORM: "sgemm_jax_gpu"}
-_FLAGS = ("-xc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-fPIC", "-fvisibility=hidden", "-shared")
 
 
 def matmul(A: Any, B: Any, *, variant: str = "auto") -> jax.Array:
@@ -102,7 +84,7 @@ def matmul(A: Any, B: Any, *, variant: str = "auto") -> jax.Array:
     for name, operand in (("A", A), ("B", B)):
         _check_operand(name, operand)
     _check_shapes(A.shape, B.shape)
-    _registered()
+    registered()
     product: jax.Array = _multiply_now(A, B, variant=variant)
     return product
 
@@ -173,59 +155,6 @@ def _remedy(a: _Shape, b: _Shape) -> str:
     if a[-2] == b[-2]:
         return "pass A.T" if len(a) == 2 else "pass A.mT"
     return "pass arrays with A.shape[-1] == B.shape[-2]"
-
-
-# ------------------------------------------------------------------ the handler
-
-
-def _register() -> None:
-    """Compiles the handler, or takes it from the cache, and registers it with XLA.
-
-    Raises CompileError, NoCompilerError and OSError.
-    """
-    library = ctypes.CDLL(str(_handler()))
-    prototype = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
-    get_pointer = prototype(("PyCapsule_GetPointer", ctypes.pythonapi))
-    address = get_pointer(_core._c_multiply, b"sgemm_kernels.multiply")
-    library.sgemm_jax_set_call(ctypes.c_void_p(address))
-    for name, symbol in _PLATFORMS.items():
-        capsule = jax.ffi.pycapsule(getattr(library, symbol))
-        jax.ffi.register_ffi_target(_TARGET, capsule, platform=name)
-
-
-_registered = functools.cache(_register)
-
-
-def _handler() -> Path:
-    """The compiled handler: from the cache folder, or compiled now."""
-    source, include = headers() / "frontends/jax/matmul.c", Path(jax.ffi.include_dir())
-    api = headers() / "frontends/c/sgemm_kernels.h"
-    used = [source, api, include / "xla/ffi/api/c_api.h"]
-    texts = [path.read_text(encoding="utf-8") for path in used]
-
-    def make(target: Path) -> None:
-        compiler, _ = find_compiler()
-        command = [*shlex.split(compiler), *_FLAGS, f"-I{include}", str(source)]
-        done = run_compiler([*command, "-o", str(target)])
-        if done.returncode:
-            raise CompileError(
-                f"the handler for JAX does not compile with the headers in {include}:\n"
-                f"{done.stderr}"
-            )
-
-    # Not the compiler: a machine without one can use what another one compiled.
-    machine = [platform.machine(), *platform.libc_ver()]
-    return _cache.kept(digest_of(["jax", __version__, machine, _FLAGS, texts]), ".so", make)
-
-
-def _register_at_import() -> None:
-    """So that a program which JAX exported runs before any call of matmul."""
-    try:
-        _registered()
-    except (CompileError, NoCompilerError, OSError) as error:
-        warnings.warn(
-            f"sgemm_kernels.jax cannot multiply yet: {error}", RuntimeWarning, stacklevel=3
-        )
 
 
 # ------------------------------------------------------------------ the primitive
@@ -478,7 +407,7 @@ def _padded(spec: Sequence[Any], rank: int) -> _Spec:
 
 def _call_handler(A: Any, B: Any, options: _Options) -> Any:
     result = jax.ShapeDtypeStruct(options.shape(A.shape, B.shape), jnp.float32)
-    return jax.ffi.ffi_call(_TARGET, result)(A, B, **dataclasses.asdict(options))
+    return jax.ffi.ffi_call(TARGET, result)(A, B, **dataclasses.asdict(options))
 
 
 _partitioned = custom_partitioning(_call_handler, static_argnums=(2,))
@@ -528,4 +457,4 @@ dispatch.prim_requires_devices_during_lowering.add(_matmul)
 mlir.register_lowering(_matmul, _lower)
 
 if isinstance(jax.__version__, str):  # not where the documentation is built
-    _register_at_import()
+    register_at_import()

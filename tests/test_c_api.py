@@ -1,4 +1,4 @@
-"""sgemm_kernels_multiply, the C function that the JAX and PyTorch front ends call, through ctypes.
+"""The C functions that the JAX and PyTorch front ends call, through ctypes.
 
 These tests also run over the fake CUDA runtime, with operands in its device memory."""
 
@@ -55,21 +55,21 @@ _with_stride = (_matrix, ctypes.c_int64)
 _pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer_of.restype = ctypes.c_void_p
 _pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
-multiply = ctypes.CFUNCTYPE(
-    *(ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(Place)),
+multiply = core.sgemm_kernels_multiply
+multiply.argtypes = (
+    *(ctypes.c_char_p, ctypes.POINTER(Place)),
     *(ctypes.c_float, _matrix, _matrix),
     *(ctypes.c_float, _matrix, _matrix),
-    ctypes.POINTER(Status),
-)(_pointer_of(_core._c_multiply, b"sgemm_kernels.multiply"))
-
-
-multiply_batched = core.sgemm_kernels_multiply_batched
-multiply_batched.argtypes = (
-    *(ctypes.c_char_p, ctypes.POINTER(Place), ctypes.c_int64),
-    *(ctypes.c_float, *_with_stride, *_with_stride),
-    *(ctypes.c_float, *_with_stride, *_with_stride),
     ctypes.POINTER(Status),
 )
+
+
+multiply_batched = ctypes.CFUNCTYPE(
+    *(ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(Place), ctypes.c_int64),
+    *(ctypes.c_float, *_with_stride, *_with_stride),
+    *(ctypes.c_float, *_with_stride, *_with_stride),
+    ctypes.POINTER(Status),
+)(_pointer_of(_core._c_multiply_batched, b"sgemm_kernels.multiply_batched"))
 
 
 def described(array, address=None):

@@ -283,7 +283,7 @@ def test_the_extension_binds_its_own_functions_first():
     code = """
         import ctypes, sys
         from tests.test_c_api import _pointer_of, _core
-        address = _pointer_of(_core._c_multiply, b"sgemm_kernels.multiply")
+        address = _pointer_of(_core._c_multiply_batched, b"sgemm_kernels.multiply_batched")
         with open("/proc/self/maps") as maps:
             for line in maps:
                 begin, end = (int(each, 16) for each in line.split()[0].split("-"))

@@ -2,6 +2,7 @@
 
 The operands are small integers, so every sum is exact and results are compared bit by bit."""
 
+import ctypes
 import functools
 import importlib
 import itertools
@@ -336,6 +337,75 @@ def test_the_shapes_of_matmul(rng, of_a, of_b):
             assert all(map(equal, *map(jax.tree.leaves, results)))
 
 
+@pytest.fixture
+def runtime_calls(monkeypatch):
+    """A list of the numbers of products in each call that the handler makes of the runtime."""
+    counts = []
+    library = importlib.import_module("sgemm_kernels._jax_handler").registered()
+    pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    address = pointer_of(_core._c_multiply_batched, b"sgemm_kernels.multiply_batched")
+    # Place and status as addresses, which pass through unchanged.
+    pointer, stacked_matrix = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_int64)
+    prototype = ctypes.CFUNCTYPE(
+        *(ctypes.c_int, ctypes.c_char_p, pointer, ctypes.c_int64),
+        *(ctypes.c_float, *stacked_matrix, *stacked_matrix),
+        *(ctypes.c_float, *stacked_matrix, *stacked_matrix),
+        pointer,
+    )
+    products = prototype(address)
+
+    def counted(variant, place, count, *others):
+        counts.append(count)
+        return products(variant, place, count, *others)
+
+    replacement = prototype(counted)
+    library.sgemm_jax_set_call(ctypes.cast(replacement, pointer))
+    yield counts
+    library.sgemm_jax_set_call(pointer(address))
+
+
+def gradient_of(argument):
+    return lambda A, B: jax.grad(lambda A, B: jnp.sum(matmul(A, B) ** 2), argument)(A, B)
+
+
+CALLS = {
+    "vmap of both": (jax.vmap(matmul), (BATCH, M, K), (BATCH, K, N), [BATCH]),
+    "vmap of A": (jax.vmap(matmul, (0, None)), (BATCH, M, K), (K, N), [1]),
+    "vmap of B": (jax.vmap(matmul, (None, 0)), (M, K), (BATCH, K, N), [BATCH]),
+    "vmap of B's columns": (jax.vmap(matmul, (None, 1)), (M, K), (K, BATCH, N), [1]),
+    "vmap of vectors": (jax.vmap(matmul, (None, 0)), (M, K), (BATCH, K), [1]),
+    "vmap of a broadcast batch": (
+        jax.vmap(matmul), (3, BATCH, M, K), (3, 1, K, N), [3]
+    ),
+    "two dimensions": (matmul, (3, BATCH, M, K), (3, BATCH, K, N), [3 * BATCH]),
+    "A broadcast": (matmul, (M, K), (3, BATCH, K, N), [3 * BATCH]),
+    "A broadcast, of dimensions 1": (matmul, (1, 1, M, K), (3, BATCH, K, N), [3 * BATCH]),
+    "B broadcast": (matmul, (3, BATCH, M, K), (K, N), [1]),
+    "vectors": (matmul, (3, BATCH, M, K), (K,), [1]),
+    "one of two dimensions broadcast": (matmul, (1, BATCH, M, K), (3, BATCH, K, N), [BATCH] * 3),
+    "gradient of A": (gradient_of(0), (BATCH, M, K), (BATCH, K, N), [BATCH, BATCH]),
+    "gradient of B": (gradient_of(1), (BATCH, M, K), (BATCH, K, N), [BATCH, BATCH]),
+    "gradient of a shared B": (gradient_of(1), (BATCH, M, K), (K, N), [1, 1]),
+    "gradient of a shared A": (gradient_of(0), (M, K), (BATCH, K, N), [BATCH, BATCH]),
+}  # fmt: skip
+"""Functions, the shapes of their operands, and the numbers of products in the runtime's calls."""
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_batch_is_one_call(rng, runtime_calls, name):
+    """One call of the handler for each product of the program, and one of the runtime in it."""
+    function, of_a, of_b, expected = CALLS[name]
+    A, B = integers(rng, *of_a), integers(rng, *of_b)
+    program = jax.jit(function).lower(A, B).compile()
+    text, products = program.as_text(), 2 if name.startswith("gradient") else 1
+    assert text.count('custom_call_target="sgemm_kernels_matmul"') == products
+    assert products > 1 or "broadcast(" not in text  # nor is an operand copied
+    jax.block_until_ready(program(A, B))
+    assert runtime_calls == expected
+
+
 # ---------------------------------------------------------------------------- refused calls
 
 
@@ -579,7 +649,7 @@ def test_an_exported_program_in_a_new_process(operands, tmp_path, cache):
     program, data = tmp_path / "program", tmp_path / "operands.npz"
     program.write_bytes(exported(*shapes).serialize())
     np.savez(data, A=A, B=B, expected=A @ B)
-    importlib.import_module("sgemm_kernels.jax")._handler()  # fills the cache
+    importlib.import_module("sgemm_kernels._jax_handler")._handler()  # fills the cache
     code = f"""
         from pathlib import Path
         import jax, numpy as np

@@ -16,14 +16,16 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-enum { OPERANDS = 2, VARIANT_BYTES = 64 };
+enum { OPERANDS = 2, VARIANT_BYTES = 64, BATCH_AXES = 64 };
+enum { OF_A, OF_B, OF_OUT, BUFFERS };
 
-/* sgemm_kernels_multiply of the package's extension, set before the handlers are registered. */
-static typeof(sgemm_kernels_multiply) *call_product;
+/* sgemm_kernels_multiply_batched of the package's extension, set before the handlers are
+ * registered. */
+static typeof(sgemm_kernels_multiply_batched) *call_products;
 
 EXPORTED void sgemm_jax_set_call(void *address)
 {
-    call_product = (typeof(call_product))address;
+    call_products = (typeof(call_products))address;
 }
 
 /* ------------------------------------------------------------------ errors */
@@ -86,7 +88,8 @@ static bool shapes_fit(const XLA_FFI_Buffer *const operands[OPERANDS], const XLA
             }
         }
     }
-    return result->rank >= 2 && result->dtype == XLA_FFI_DataType_F32;
+    return result->rank >= 2 && result->rank <= 2 + BATCH_AXES &&
+           result->dtype == XLA_FFI_DataType_F32;
 }
 
 static bool has_buffers(const XLA_FFI_CallFrame *frame)
@@ -97,39 +100,70 @@ static bool has_buffers(const XLA_FFI_CallFrame *frame)
            frame->rets.types[0] == XLA_FFI_RetType_BUFFER;
 }
 
-/* ------------------------------------------------------------------ matrices of a batch */
+/* ------------------------------------------------------------------ batches */
 
-/* Matrix number `index` of the result's batch in a row-major buffer. An operand's batch dimension
- * of 1 is broadcast. */
-static sgemm_kernels_matrix matrix_of(const XLA_FFI_Buffer *buffer, const XLA_FFI_Buffer *result,
-                                      int64_t index, bool transposed)
+/* The first matrix of a row-major buffer, `offset` elements after its beginning. */
+static sgemm_kernels_matrix matrix_of(const XLA_FFI_Buffer *buffer, int64_t offset, bool transposed)
 {
-    const int64_t rank = buffer->rank;
-    const int64_t rows = buffer->dims[rank - 2], cols = buffer->dims[rank - 1];
-    int64_t step = rows * cols, offset = 0;
-    for (int64_t axis = rank - 3; axis >= 0; --axis) {
-        const int64_t place = index % result->dims[axis];
-        index /= result->dims[axis];
-        offset += buffer->dims[axis] == 1 ? 0 : place * step;
-        step *= buffer->dims[axis];
-    }
+    const int64_t rows = buffer->dims[buffer->rank - 2], cols = buffer->dims[buffer->rank - 1];
     float *const data = (float *)buffer->data + offset;
     return transposed ? (sgemm_kernels_matrix){data, cols, rows, 1, cols}
                       : (sgemm_kernels_matrix){data, rows, cols, cols, 1};
 }
 
-static int64_t batch_of(const XLA_FFI_Buffer *result)
+/* An axis of the batch. The stride of a broadcast operand is 0. */
+typedef struct {
+    int64_t length;
+    int64_t stride[BUFFERS];
+} Axis;
+
+/* Whether each step of an outer axis continues the steps of the inner one in every buffer. */
+static bool continues(const Axis *outer, const Axis *inner)
 {
-    int64_t batch = 1;
-    for (int64_t axis = 0; axis < result->rank - 2; ++axis) {
-        batch *= result->dims[axis];
+    bool does = true;
+    for (int index = 0; index < BUFFERS; ++index) {
+        does = does && outer->stride[index] == inner->length * inner->stride[index];
     }
-    return batch;
+    return does;
+}
+
+/* Stores the axes of the batch, merged where possible, and returns their number. The longest one is
+ * first. There is at least one. */
+static int axes_of(const XLA_FFI_Buffer *const buffers[BUFFERS], Axis axes[BATCH_AXES])
+{
+    const XLA_FFI_Buffer *const out = buffers[OF_OUT];
+    int64_t step[BUFFERS];
+    for (int index = 0; index < BUFFERS; ++index) {
+        step[index] = buffers[index]->dims[out->rank - 2] * buffers[index]->dims[out->rank - 1];
+    }
+    int count = 0, longest = 0;
+    axes[0] = (Axis){.length = 1};
+    for (int64_t axis = out->rank - 3; axis >= 0; --axis) {
+        Axis own = {.length = out->dims[axis]};
+        for (int index = 0; index < BUFFERS; ++index) {
+            const int64_t length = buffers[index]->dims[axis];
+            own.stride[index] = length == 1 ? 0 : step[index];
+            step[index] *= length;
+        }
+        if (own.length != 1 && count > 0 && continues(&own, &axes[count - 1])) {
+            axes[count - 1].length *= own.length;
+        } else if (own.length != 1) {
+            axes[count++] = own;
+        }
+    }
+    for (int axis = 1; axis < count; ++axis) {
+        longest = axes[axis].length > axes[longest].length ? axis : longest;
+    }
+    const Axis first = axes[longest];
+    axes[longest] = axes[0];
+    axes[0] = first;
+    return count > 0 ? count : 1;
 }
 
 /* ------------------------------------------------------------------ the handlers */
 
-/* Computes every product of the batch on a device. */
+/* Computes every product of the batch on a device: one call for all products along the longest
+ * axis. Only axes that do not merge with it need more calls. */
 static XLA_FFI_Error *multiply(const XLA_FFI_CallFrame *frame, const sgemm_kernels_place *place)
 {
     Options options;
@@ -137,18 +171,33 @@ static XLA_FFI_Error *multiply(const XLA_FFI_CallFrame *frame, const sgemm_kerne
         return failed(frame, "sgemm_kernels: the call has other arguments than this version's "
                              "matmul: compile the function again");
     }
-    const XLA_FFI_Buffer *const operands[OPERANDS] = {frame->args.args[0], frame->args.args[1]};
-    const XLA_FFI_Buffer *const result = frame->rets.rets[0];
-    if (!shapes_fit(operands, result)) {
+    const XLA_FFI_Buffer *const buffers[BUFFERS] = {frame->args.args[0], frame->args.args[1],
+                                                    frame->rets.rets[0]};
+    if (!shapes_fit(buffers, buffers[OF_OUT])) {
         return failed(frame, "sgemm_kernels: the operands' shapes do not fit the result's");
     }
-    const int64_t batch = batch_of(result);
+    Axis axes[BATCH_AXES];
+    const int count = axes_of(buffers, axes);
+    int64_t calls = 1;
+    for (int axis = 1; axis < count; ++axis) {
+        calls *= axes[axis].length;
+    }
     sgemm_kernels_status status;
-    for (int64_t index = 0; index < batch; ++index) {
-        const sgemm_kernels_matrix A = matrix_of(operands[0], result, index, options.transpose_a);
-        const sgemm_kernels_matrix B = matrix_of(operands[1], result, index, options.transpose_b);
-        const sgemm_kernels_matrix out = matrix_of(result, result, index, false);
-        if (call_product(options.variant, place, 1.0f, &A, &B, 0.0f, NULL, &out, &status) != 0) {
+    for (int64_t call = 0; call < calls; ++call) {
+        int64_t offset[BUFFERS] = {0};
+        int64_t left = call;
+        for (int axis = 1; axis < count; left /= axes[axis++].length) {
+            for (int index = 0; index < BUFFERS; ++index) {
+                offset[index] += left % axes[axis].length * axes[axis].stride[index];
+            }
+        }
+        const sgemm_kernels_matrix A = matrix_of(buffers[OF_A], offset[OF_A], options.transpose_a),
+                                   B = matrix_of(buffers[OF_B], offset[OF_B], options.transpose_b),
+                                   out = matrix_of(buffers[OF_OUT], offset[OF_OUT], false);
+        const int64_t *const stride = axes[0].stride;
+        if (call_products(options.variant, place, axes[0].length, 1.0f, &A, stride[OF_A], &B,
+                          stride[OF_B], 0.0f, NULL, 0, &out, stride[OF_OUT],
+                          &status) != SGEMM_KERNELS_OK) {
             return failed(frame, status.message);
         }
     }
