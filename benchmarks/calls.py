@@ -208,7 +208,7 @@ MAKERS: dict[str, list[tuple[Make, set[str]]]] = {
         (of_cupy, {"cupy"}),
         (of_jax, {"jax"}),
     ],
-    IN_A_ROW: [(in_a_row, {"torch"})],
+    IN_A_ROW: [(in_a_row, {"torch"}), (of_jax, {"jax"})],
 }
 """Functions that make the ways of each kind, and the modules that they need."""
 
@@ -336,6 +336,8 @@ LOOKS = {
     SIMT_OUT: ("run simt", SERIES[2], "-.", "o"),
     AUTO_OUT: ("run auto", SERIES[2], "-", "o"),
     ENABLED_OUT: ("enable()", SERIES[0], "-", "P"),
+    JAX: ("jax.numpy", "#7a838e", ":", "s"),
+    JAX_OURS: ("jax, ours", SERIES[3], "-", "s"),
 }
 """The label, colour, line and marker of each way in a row."""
 
