@@ -13,7 +13,10 @@
 #define DEFAULT(value)
 #endif
 
-/* A matrix in memory, or the first of a batch. Element (i, j) of matrix n is
+/* The type of an operand's elements. */
+typedef enum { ELEMENT_FLOAT32, ELEMENT_FLOAT16, ELEMENT_BFLOAT16 } ElementType;
+
+/* A matrix in memory, or the first of a batch. ElementType (i, j) of matrix n is
  * data[n * batch_stride + i * row_stride + j * col_stride]; strides are in elements and may be
  * negative or zero. The memory belongs to somebody else. */
 typedef struct Matrix {

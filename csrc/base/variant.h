@@ -33,6 +33,9 @@ typedef struct {
     const Interrupt *interrupt; /* polled between launches; CPU: also in one. May be NULL */
     Prepared *prepared[2];      /* for A and for B; NULL if the operand is used only once */
     bool run_inline;            /* CPU: the calling thread runs it, without polling the interrupt */
+    /* Of A and of B. If they are not float32, `data` of the matrix is the address of its first
+     * element all the same. Only `direct` takes such operands. */
+    ElementType elements[2] DEFAULT({});
 } Launch;
 
 /* Computes the problem; returns once it is queued on the stream (CUDA) or done (CPU). */

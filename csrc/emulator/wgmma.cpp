@@ -24,12 +24,17 @@ struct Product {
     int swizzle;
     bool accumulate;
     int line;
+    WgmmaFactors factors;
 };
 
 bool same(const Product &one, const Product &other)
 {
     return one.n == other.n && one.a == other.a && one.b == other.b &&
-           one.swizzle == other.swizzle && one.accumulate == other.accumulate;
+           one.swizzle == other.swizzle && one.accumulate == other.accumulate &&
+           one.factors.format == other.factors.format &&
+           one.factors.a_mn_major == other.factors.a_mn_major &&
+           one.factors.b_mn_major == other.factors.b_mn_major &&
+           one.factors.b_tile_bytes == other.factors.b_tile_bytes;
 }
 
 constexpr int registers_of_a = 4; /* each holds a pair of A's elements */
@@ -47,19 +52,68 @@ struct Registers {
     const unsigned *a[warpgroup_size];
 };
 
-/* The chunk of eight elements along K that begins at (line, k) of a factor. Swizzling keeps the
- * elements of a chunk together. */
-const Half *chunk_of(const void *factor, int line, int k, int swizzle, int line_in_kernel)
+/* A factor in shared memory. A line is a row of A or a column of B. */
+struct SharedFactor {
+    const void *first;
+    int lines, swizzle;
+    bool mn_major;
+    int tile_bytes; /* of an MN-major one: from one tile to the next */
+    int line_in_kernel;
+};
+
+SharedFactor factor_a(const Product &product)
 {
-    const auto linear = reinterpret_cast<uintptr_t>(factor) +
-                        static_cast<unsigned>(line * swizzle) + static_cast<unsigned>(2 * k);
-    const auto chunk = reinterpret_cast<const Half *>(swizzled_address(linear, swizzle));
+    return {product.a, product_lines, product.swizzle, product.factors.a_mn_major, 0, product.line};
+}
+
+SharedFactor factor_b(const Product &product)
+{
+    return {product.b,
+            product.n,
+            product.swizzle,
+            product.factors.b_mn_major,
+            product.factors.b_tile_bytes,
+            product.line};
+}
+
+/* Bytes from the factor's first element to an element, in the linear order of its tiles. */
+int offset_in(const SharedFactor &factor, int line, int k)
+{
+    const int bytes = static_cast<int>(sizeof(Half));
+    if (!factor.mn_major) {
+        return line * factor.swizzle + k * bytes;
+    }
+    const int in_tile = factor.swizzle / bytes;
+    return line / in_tile * factor.tile_bytes + k * factor.swizzle + line % in_tile * bytes;
+}
+
+/* The chunk of eight elements that begins at (line, k): along K, or along the lines if the factor
+ * is MN-major. Swizzling keeps the elements of a chunk together. */
+const Half *chunk_of(const SharedFactor &factor, int line, int k)
+{
+    const auto linear = reinterpret_cast<uintptr_t>(factor.first) +
+                        static_cast<unsigned>(offset_in(factor, line, k));
+    const auto chunk = reinterpret_cast<const Half *>(swizzled_address(linear, factor.swizzle));
 #ifdef SGEMM_DEFERRED_ASYNC
-    return static_cast<const Half *>(deferred_async_view(chunk, line_in_kernel));
+    return static_cast<const Half *>(deferred_async_view(chunk, factor.line_in_kernel));
 #else
-    (void)line_in_kernel;
     return chunk;
 #endif
+}
+
+/* Calls visit(line, k, element) for `lines` lines from first_line on, a multiple of 8. */
+template <class Visit>
+void for_elements(const SharedFactor &factor, int first_line, int lines, const Visit &visit)
+{
+    const int lines_of_chunk = factor.mn_major ? 8 : 1, depth_of_chunk = factor.mn_major ? 1 : 8;
+    for (int line = first_line; line < first_line + lines; line += lines_of_chunk) {
+        for (int k = 0; k < product_depth; k += depth_of_chunk) {
+            const Half *const chunk = chunk_of(factor, line, k);
+            for (int i = 0; i < 8; ++i) {
+                visit(factor.mn_major ? line + i : line, factor.mn_major ? k : k + i, chunk[i]);
+            }
+        }
+    }
 }
 
 /* Each thread has two rows, eight apart, and two pairs in each, eight apart along K. */
@@ -76,27 +130,17 @@ void read_registers_of_a(const unsigned *const *of_lanes, FactorA *a)
 
 void read_a(const Product &product, int first_line, FactorA *a)
 {
-    for (int row = 0; row < product_rows; ++row) {
-        for (int k = 0; k < product_depth; k += 8) {
-            memcpy(a->half + row * product_depth + k,
-                   chunk_of(product.a, first_line + row, k, product.swizzle, product.line),
-                   8 * sizeof(Half));
-        }
-    }
+    for_elements(factor_a(product), first_line, product_rows, [=](int row, int k, Half half) {
+        a->half[(row - first_line) * product_depth + k] = half;
+    });
     a->prepare();
 }
 
 void read_b(const Product &product, int first_line, FactorB *b)
 {
-    for (int col = 0; col < product_cols; ++col) {
-        for (int k = 0; k < product_depth; k += 8) {
-            const Half *const chunk =
-                chunk_of(product.b, first_line + col, k, product.swizzle, product.line);
-            for (int i = 0; i < 8; ++i) {
-                b->half[(k + i) * product_cols + col] = chunk[i];
-            }
-        }
-    }
+    for_elements(factor_b(product), first_line, product_cols, [=](int col, int k, Half half) {
+        b->half[k * product_cols + col - first_line] = half;
+    });
     b->prepare();
 }
 
@@ -112,6 +156,7 @@ void multiply(const Product &product, const Registers &registers)
     constexpr int warps = warpgroup_size / warp_size;
     FactorA a[warps];
     for (int warp = 0; warp < warps; ++warp) {
+        a[warp].format = product.factors.format;
         if (product.a) {
             read_a(product, warp * product_rows, &a[warp]);
         } else {
@@ -120,6 +165,7 @@ void multiply(const Product &product, const Registers &registers)
     }
     for (int col = 0; col < product.n; col += product_cols) {
         FactorB b;
+        b.format = product.factors.format;
         read_b(product, col, &b);
         for (int warp = 0; warp < warps; ++warp) {
             float *const *const lanes = registers.d + warp * warp_size;
@@ -171,18 +217,12 @@ Warpgroup *warpgroup()
 uint64_t digest(const Product &product, const Registers &registers)
 {
     uint64_t sum = 14695981039346656037u;
-    const auto add = [&](const void *factor, int lines) {
-        for (int line = 0; line < lines; ++line) {
-            for (int k = 0; k < product_depth; k += 8) {
-                const Half *const chunk = chunk_of(factor, line, k, product.swizzle, product.line);
-                for (int i = 0; i < 8; ++i) {
-                    sum = (sum ^ chunk[i]) * 1099511628211u;
-                }
-            }
-        }
+    const auto add = [&](const SharedFactor &factor) {
+        for_elements(factor, 0, factor.lines,
+                     [&](int, int, Half half) { sum = (sum ^ half) * 1099511628211u; });
     };
     if (product.a) {
-        add(product.a, product_lines);
+        add(factor_a(product));
     } else {
         for (const unsigned *const of_thread : registers.a) {
             for (int i = 0; i < registers_of_a; ++i) {
@@ -190,14 +230,14 @@ uint64_t digest(const Product &product, const Registers &registers)
             }
         }
     }
-    add(product.b, product.n);
+    add(factor_b(product));
     return sum;
 }
 
 /* Bytes from the first element of a factor to the last, with the gaps between them. */
-int bytes_of(const Product &product, int lines)
+int bytes_of(const SharedFactor &factor)
 {
-    return (lines - 1) * product.swizzle + product_depth * static_cast<int>(sizeof(Half));
+    return offset_in(factor, factor.lines - 1, product_depth - 1) + static_cast<int>(sizeof(Half));
 }
 
 Pending *find_pending(Warpgroup *group, const float *d)
@@ -261,9 +301,9 @@ void begin(const Product &product, const Registers &registers)
     ++pending->count;
     group->products.push_back({product, registers, group->groups, digest(product, registers)});
     if (product.a) {
-        deferred_async_read_begins(product.a, bytes_of(product, product_lines), product.line);
+        deferred_async_read_begins(product.a, bytes_of(factor_a(product)), product.line);
     }
-    deferred_async_read_begins(product.b, bytes_of(product, product.n), product.line);
+    deferred_async_read_begins(product.b, bytes_of(factor_b(product)), product.line);
 }
 
 void end(Warpgroup *group, const Begun &begun)
@@ -374,6 +414,9 @@ const char *mistake(const Product &product)
         reinterpret_cast<uintptr_t>(product.b) % 16) {
         return "a factor of a wgmma product must begin at a multiple of 16 bytes";
     }
+    if ((product.factors.a_mn_major || product.factors.b_mn_major) && product.swizzle != 128) {
+        return "an MN-major factor must have a swizzle of 128 bytes";
+    }
     return nullptr;
 }
 
@@ -398,15 +441,15 @@ static void request_product(Request mine)
 }
 
 void grid_wgmma(float *d, int n, const void *a, const void *b, int swizzle, bool accumulate,
-                int line)
+                int line, const WgmmaFactors &factors)
 {
-    request_product({{n, a, b, swizzle, accumulate, line}, d, nullptr});
+    request_product({{n, a, b, swizzle, accumulate, line, factors}, d, nullptr});
 }
 
 void grid_wgmma_registers(float *d, int n, const unsigned (&a)[4], const void *b, int swizzle,
                           bool accumulate, int line)
 {
-    request_product({{n, nullptr, b, swizzle, accumulate, line}, d, a});
+    request_product({{n, nullptr, b, swizzle, accumulate, line, {}}, d, a});
 }
 
 void grid_wgmma_fence(int line)

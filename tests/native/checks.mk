@@ -10,12 +10,12 @@
 # make gpu-sanitize  on this machine's GPU: plain, and under each tool of compute-sanitizer
 # make gpu-driver    the programs that gpu-sanitize runs. They can be built on another machine, with
 #                    NVCC_ARCH=sm_90 for an H100: copy driver, tensor_cores, hopper, small_batch,
-#                    grouped and key in build/check/gpu
+#                    grouped, sixteen_bit and key in build/check/gpu
 #
 # driver.cpp checks every rung, workers.c the copies, team.c the threads of a call on several GPUs,
 # tensor_cores.cu the bits of tensor cores, hopper.cu the instructions for warpgroups and clusters,
 # small_batch.cu the kernels for batches of small products, grouped.cu the one for products of
-# different shapes.
+# different shapes, sixteen_bit.cu the one for two operands of 16 bits.
 # planted.cu, workers.c, team.c and hopper.cu contain bugs, plant.py puts some into three rungs,
 # and each checker must find its own. Those targets need g++: clang 14's ThreadSanitizer
 # misses races in large blocks.
@@ -67,14 +67,14 @@ gpu_link = $(NVCC) -ccbin $(CXX) -Xcompiler=-pthread,-static-libstdc++,-static-l
 
 # Programs with the kernels of one file.
 SMALL_BATCH_SOURCES := $(addprefix csrc/gemm/plan/,small_batch_plan.c plan.c plan_constants.c)
-SINGLE_FILE := tensor_cores hopper small_batch grouped
+SINGLE_FILE := tensor_cores hopper small_batch grouped sixteen_bit
 DEVICE_SOURCES := csrc/base/status.c csrc/base/threads.c csrc/base/undisturbed.c \
 	$(SMALL_BATCH_SOURCES) $(wildcard csrc/emulator/*.cpp)
 asan_alone := $(DEVICE_SOURCES)
 tsan_alone := $(DEVICE_SOURCES)
 poison_alone := $(DEVICE_SOURCES)
 gpu_alone := csrc/base/status.c $(SMALL_BATCH_SOURCES)
-gpu_alone_nvcc := build/check/gpu/nvcc/csrc/base/cuda/failures.cu.o
+gpu_alone_nvcc := $(patsubst %,build/check/gpu/nvcc/csrc/base/cuda/%.cu.o,failures allocator)
 asan_kernels_of := build/check/asan
 tsan_kernels_of := build/check/tsan
 poison_kernels_of := build/check/poison
@@ -212,6 +212,7 @@ asan: build/check/asan/driver build/check/asan/workers $(SINGLE_FILE:%=build/che
 	build/check/asan/hopper
 	build/check/asan/small_batch 300
 	build/check/asan/grouped 40
+	build/check/asan/sixteen_bit 42
 	@$(MUST_FIND) 'heap-buffer-overflow.*hopper\.cu' $(HOPPER) part_overread
 	$(WORKERS)
 	@$(MUST_FIND) 'heap-use-after-free.*csrc/runtime/workers\.c' $(WORKERS) --planted gone
@@ -299,6 +300,7 @@ poison-bugs: build/check/poison/driver $(SINGLE_FILE:%=build/check/poison/%) \
 	build/check/poison/hopper
 	build/check/poison/small_batch 1000
 	build/check/poison/grouped 100
+	build/check/poison/sixteen_bit 105
 	$(HOPPER) none
 	$(HOPPER) copies_none
 	@$(MUST_FIND) 'product reads shared memory to which the copy of' $(HOPPER) no_wait
@@ -374,6 +376,7 @@ build/check/gpu/nvcc/%.cu.o: %.cu tests/native/checks.mk
 
 # These instructions exist only on this architecture.
 build/check/gpu/nvcc/tests/native/hopper.cu.o \
+build/check/gpu/nvcc/tests/native/sixteen_bit.cu.o \
 $(patsubst %,build/check/gpu/nvcc/%.o,$(shell grep -l ARCHITECTURE_SPECIFIC_VARIANT \
 	csrc/gemm/*/*.cu tests/native/*.cu)): \
 	nvcc_for := -gencode arch=compute_90a,code=sm_90a
@@ -386,7 +389,7 @@ gpu-driver:
 	key=$$(cat $$sources | sha256sum); \
 	if ! [ -x build/check/gpu/driver ] || ! [ -x build/check/gpu/tensor_cores ] || \
 			! [ -x build/check/gpu/hopper ] || ! [ -x build/check/gpu/small_batch ] || \
-			! [ -x build/check/gpu/grouped ] || \
+			! [ -x build/check/gpu/grouped ] || ! [ -x build/check/gpu/sixteen_bit ] || \
 			[ "$$key" != "$$(cat build/check/gpu/key 2> /dev/null)" ]; then \
 		$(MAKE) build/check/gpu/driver $(SINGLE_FILE:%=build/check/gpu/%); \
 		echo "$$key" > build/check/gpu/key; \
@@ -409,8 +412,11 @@ gpu-sanitize: gpu-driver
 	build/check/gpu/hopper
 	build/check/gpu/small_batch 3000
 	build/check/gpu/grouped 400
+	build/check/gpu/sixteen_bit 2100
 	$(COMPUTE_SANITIZER) --error-exitcode 9 --print-limit 5 --tool memcheck \
 		build/check/gpu/grouped 24
+	$(COMPUTE_SANITIZER) --error-exitcode 9 --print-limit 5 --tool memcheck \
+		build/check/gpu/sixteen_bit 42
 	$(DRIVER) cuda edges
 	$(DRIVER) cuda --planted none edges
 	$(DRIVER) cuda --planted dynamic_none edges

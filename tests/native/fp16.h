@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <algorithm>
 #include <random>
 #include <vector>
 
@@ -118,6 +119,13 @@ inline Term term_of_float(float x)
             field ? fraction + 0x800000 : fraction};
 }
 
+inline Term term_of_bf16(uint16_t h)
+{
+    const int field = h >> 7 & 255;
+    const int64_t fraction = h & 127;
+    return {h >> 15 != 0, field ? field - 127 : -126, 7, field ? fraction + 128 : fraction};
+}
+
 inline double value_of_half(uint16_t h)
 {
     const Term term = term_of_half(h);
@@ -128,15 +136,23 @@ inline double value_of_half(uint16_t h)
     return term.negative ? -magnitude : magnitude;
 }
 
-/* before + the dot product of a row of A and a column of B. */
-inline float sum_of(const uint16_t (&a_row)[16], const uint16_t (&b_col)[16], float before)
+inline double value_of_bf16(uint16_t h)
 {
+    return static_cast<double>(float_of(static_cast<uint32_t>(h) << 16));
+}
+
+/* before + the dot product of a row of A and a column of B, of fp16 or of bf16. */
+inline float sum_of(const uint16_t (&a_row)[16], const uint16_t (&b_col)[16], float before,
+                    bool is_bf16 = false)
+{
+    const auto term_of = is_bf16 ? term_of_bf16 : term_of_half;
+    const auto value_of = is_bf16 ? value_of_bf16 : value_of_half;
     double plain = before; // only used to decide whether the sum is finite
     std::vector<Term> terms;
     for (int k = 0; k < 16; ++k) {
         const uint16_t a = a_row[k], b = b_col[k];
-        plain += value_of_half(a) * value_of_half(b);
-        const Term x = term_of_half(a), y = term_of_half(b);
+        plain += value_of(a) * value_of(b);
+        const Term x = term_of(a), y = term_of(b);
         terms.push_back({x.negative != y.negative, x.exponent + y.exponent, x.point + y.point,
                          x.significand * y.significand});
     }
@@ -154,7 +170,8 @@ inline float sum_of(const uint16_t (&a_row)[16], const uint16_t (&b_col)[16], fl
     if (largest == INT32_MIN) {
         return 0.0f;
     }
-    const int unit = largest - 25; // smaller bits are cut off
+    largest = std::max(largest, -126); // the exponent of a `before` of zero
+    const int unit = largest - 25;     // smaller bits are cut off
     __int128 sum = 0;
     for (const Term &term : terms) {
         const int up = term.significand ? term.exponent - term.point - unit : 0; // at most 25

@@ -1,0 +1,289 @@
+/* Checks the product of two 16-bit operands: on the CPU device, or, compiled by nvcc, on a GPU of
+ * compute capability 9.0. Random sizes, layouts, alignments and kinds of elements, fp16 and bf16.
+ * The results must have the bits of the arithmetic in fp16.h: for each 128 steps of K, a sum of
+ * steps of 16 that starts at 0, added to a sum in float32.
+ *
+ *   sixteen_bit [CASES]      100 by default
+ *   sixteen_bit time         on a GPU: the speed of bf16 products, B column-major and row-major */
+#include "../../csrc/gemm/tensor_cores/direct.cu"
+#include "fp16.h"
+
+namespace {
+
+#ifdef SGEMM_CHECKED
+/* The CPU device looks for static shared memory, and no kernel here has any. */
+__attribute__((used)) __shared__ char of_no_kernel[16];
+#endif
+
+/* Kinds of bf16 elements. Their exponents are a float's. */
+const Kind bf16_kinds[] = {
+    {"ordinary", -3, 4, 0, 0, 0, 1, 0, 0, 0},
+    {"positive", -3, 4, 0, 0, 0, 1, 0, 0, 1},
+    {"wide", -40, 80, 0.1, 0, 0, 1, 0, 0, 0},
+    {"any exponent", -133, 260, 0.1, 0, 0, 1, 0, 0, 0},
+    {"subnormal beside all", -133, 12, 0.1, 0, 0, 1, 0, 0, 0},
+    {"sums that are subnormal", -75, 6, 0.1, 0, 0, 1, 0, 0, 0},
+    {"sums that overflow", 60, 6, 0.1, 0, 0, 1, 0, 0, 1},
+    {"few terms", -133, 260, 0.9, 0, 0, 1, 0, 0, 0},
+    {"not finite", -40, 80, 0.1, 0.002, 0, 1, 0, 0, 0},
+};
+
+uint16_t draw(Random &random, const Kind &kind, ElementType element)
+{
+    if (element == ELEMENT_FLOAT16) {
+        return draw_half(random, kind);
+    }
+    const uint16_t sign = with_odds(random, kind.positive) ? 0 : random() & 0x8000;
+    if (with_odds(random, kind.specials)) {
+        return static_cast<uint16_t>(sign | 0x7f80 | (random() % 3 ? 0 : random() & 127));
+    }
+    if (with_odds(random, kind.zeros)) {
+        return sign;
+    }
+    const int exponent = kind.least + static_cast<int>(random() % kind.spread);
+    const float magnitude = ldexpf(1.0f + static_cast<float>(random() & 127) / 128.0f, exponent);
+    return static_cast<uint16_t>(sign | bits_of(magnitude) >> 16);
+}
+
+/* A matrix with NaN between its rows or columns, and around it. */
+struct Operand {
+    Matrix X;
+    Shared<uint16_t> memory;
+
+    static constexpr int guard = 64;
+
+    Operand(Random &random, const Kind &kind, ElementType element, int rows, int cols)
+        : memory(static_cast<size_t>(2 * guard + (rows + 16) * (cols + 16)))
+    {
+        const bool by_columns = random() % 2;
+        const int length = by_columns ? rows : cols;
+        const int64_t pitch =
+            random() % 2 ? (length + 7) / 8 * 8 : length + static_cast<int>(random() % 6);
+        const int skew = random() % 4 ? 0 : static_cast<int>(random() % 8);
+        for (int i = 0; i < 2 * guard + (rows + 16) * (cols + 16); ++i) {
+            memory[i] = 0x7fff;
+        }
+        X = {reinterpret_cast<float *>(memory + guard + skew), rows, cols, by_columns ? 1 : pitch,
+             by_columns ? pitch : 1};
+        for (int row = 0; row < rows; ++row) {
+            for (int col = 0; col < cols; ++col) {
+                *element_16bit(X, row, col) = draw(random, kind, element);
+            }
+        }
+    }
+};
+
+/* The sum of a row of A and a column of B. */
+float expected_sum(const Operand &A, const Operand &B, bool is_bf16, int row, int col)
+{
+    const int depth = static_cast<int>(A.X.cols);
+    constexpr int chunk = chunk_stages * stage_depth;
+    float sum = 0;
+    for (int begin = 0; begin < depth; begin += chunk) {
+        float part = 0;
+        for (int k = begin; k < begin + chunk && k < depth; k += 16) {
+            uint16_t a[16] = {}, b[16] = {};
+            for (int i = 0; i < 16 && k + i < depth; ++i) {
+                a[i] = *element_16bit(A.X, row, k + i);
+                b[i] = *element_16bit(B.X, k + i, col);
+            }
+            part = sum_of(a, b, part, is_bf16);
+        }
+        sum += part;
+    }
+    return sum;
+}
+
+/* Computes the product and waits for it. */
+void launch(const Sgemm &problem, ElementType element)
+{
+    Launch where = {};
+    where.elements[0] = where.elements[1] = element;
+#ifdef __CUDACC__
+    const Status status = launch_direct_cuda(&problem, &where);
+    if (status.code == STATUS_OK && cudaDeviceSynchronize() != cudaSuccess) {
+        give_up(cudaGetErrorString(cudaGetLastError()));
+    }
+#else
+    const Status status = variant_direct.launch[DEVICE_CPU](&problem, &where);
+#endif
+    if (status.code != STATUS_OK) {
+        give_up(status.message);
+    }
+}
+
+bool same_bits(float x, float y)
+{
+    return bits_of(x) == bits_of(y) || (isnan(x) && isnan(y));
+}
+
+bool passes(Random &random, const Kind &kind, ElementType element, bool large)
+{
+    const auto size = [&](int most) {
+        const int found = 1 + static_cast<int>(random() % most);
+        return random() % 2 ? (found + 7) / 8 * 8 : found;
+    };
+    const int M = size(large ? 300 : 40), N = size(large ? 420 : 40),
+              K = random() % 20 ? size(large ? 300 : 600) : 0;
+    const Operand A(random, kind, element, M, K), B(random, kind, element, K, N);
+    const float alpha = random() % 2 ? 1.0f : -2.0f, beta = random() % 2 ? 0.0f : 0.5f;
+    const int pitch = N + static_cast<int>(random() % 3);
+    const Shared<float> C(static_cast<size_t>(M * pitch));
+    std::vector<float> old(static_cast<size_t>(M * pitch));
+    for (int i = 0; i < M * pitch; ++i) {
+        C[i] = old[static_cast<size_t>(i)] =
+            beta == 0.0f ? NAN : static_cast<float>(random() % 17) - 8.0f;
+    }
+    const Sgemm problem = {A.X, B.X, {C, M, N, pitch, 1}, alpha, beta};
+    launch(problem, element);
+    const int step = large ? 7 : 1; // of the results that are compared
+    for (int i = 0; i < M * pitch; i += step) {
+        const int row = i / pitch, col = i % pitch;
+        const float before = old[static_cast<size_t>(i)];
+        float wanted = before;
+        if (col < N) {
+            const float product = alpha * expected_sum(A, B, element == ELEMENT_BFLOAT16, row, col);
+            wanted = beta == 0.0f ? product : fmaf(beta, before, product);
+        }
+        if (!same_bits(C[i], wanted)) {
+            printf("sixteen_bit: %s %s: %d x %d x %d: C(%d, %d) is %a, not %a\n",
+                   element == ELEMENT_BFLOAT16 ? "bf16" : "fp16", kind.name, M, N, K, row, col,
+                   static_cast<double>(C[i]), static_cast<double>(wanted));
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A subnormal factor beside a large one hides the other products of its step
+ * (docs/inside/sixteen_bit.md, "Subnormal factors"). Their loss is at most K * cut * largest, and
+ * this input loses 15/16 of that. */
+bool loses_what_is_proved(ElementType element)
+{
+    const bool is_bf16 = element == ELEMENT_BFLOAT16;
+    // The least subnormal number; the largest power of two; 1 - u for the format's u; 2^-24
+    const uint16_t least = 1, largest = is_bf16 ? (127 + 127) << 7 : (15 + 15) << 10;
+    const uint16_t below_one = is_bf16 ? 0x3f7f : 0x3bff, tiny = is_bf16 ? (127 - 24) << 7 : 1;
+    const uint16_t a[16] = {least,     below_one, below_one, below_one, below_one, below_one,
+                            below_one, below_one, below_one, below_one, below_one, below_one,
+                            below_one, below_one, below_one, below_one};
+    uint16_t b[16] = {largest};
+    const auto value_of = is_bf16 ? value_of_bf16 : value_of_half;
+    double exact = 0;
+    for (int k = 0; k < 16; ++k) {
+        b[k] = k == 0 ? largest : tiny;
+        exact += value_of(a[k]) * value_of(b[k]);
+    }
+    const Shared<uint16_t> memory(2 * 16);
+    const Shared<float> C(1);
+    memcpy(memory, a, sizeof a);
+    memcpy(memory + 16, b, sizeof b);
+    const Sgemm problem = {{reinterpret_cast<float *>(memory + 0), 1, 16, 16, 1},
+                           {reinterpret_cast<float *>(memory + 16), 16, 1, 1, 16},
+                           {C, 1, 1, 1, 1},
+                           1.0f,
+                           0.0f};
+    launch(problem, element);
+    const double lost = exact - static_cast<double>(*C), cut = is_bf16 ? 0x1p-151 : 0x1p-39;
+    const double most = 16 * cut * value_of(largest);
+    if (lost > most || lost < most * 14 / 16) {
+        printf("sixteen_bit: a subnormal factor loses %a, and at most %a is proved\n", lost, most);
+        return false;
+    }
+    return true;
+}
+
+#ifdef __CUDACC__
+/* The median time of a product in ms, with a cold L2 cache. */
+float time_of(const Sgemm &problem, void *flushed, size_t bytes)
+{
+    Launch where = {};
+    where.elements[0] = where.elements[1] = ELEMENT_BFLOAT16;
+    cudaEvent_t begin, end;
+    cudaEventCreate(&begin);
+    cudaEventCreate(&end);
+    std::vector<float> times(21);
+    for (float &time : times) {
+        cudaMemsetAsync(flushed, 0, bytes);
+        cudaEventRecord(begin);
+        if (launch_direct_cuda(&problem, &where).code != STATUS_OK) {
+            give_up("the product was refused");
+        }
+        cudaEventRecord(end);
+        if (cudaEventSynchronize(end) != cudaSuccess) {
+            give_up(cudaGetErrorString(cudaGetLastError()));
+        }
+        cudaEventElapsedTime(&time, begin, end);
+    }
+    std::sort(times.begin(), times.end());
+    return times[times.size() / 2];
+}
+
+void time_products()
+{
+    constexpr int sizes[][3] = {{16, 32000, 4096},   {64, 32000, 4096},  {512, 32000, 4096},
+                                {2048, 32000, 4096}, {4096, 256, 7168},  {8192, 256, 7168},
+                                {2048, 2048, 2048},  {4096, 4096, 4096}, {8192, 8192, 8192}};
+    constexpr size_t flushed_bytes = 256 << 20;
+    void *flushed;
+    cudaMalloc(&flushed, flushed_bytes);
+    for (const auto &[M, N, K] : sizes) {
+        const int64_t of_a = int64_t{M} * K, of_b = int64_t{K} * N;
+        std::vector<uint16_t> values(static_cast<size_t>(of_a + of_b));
+        Random random(0);
+        constexpr size_t drawn = (1 << 20) + 7; // the others repeat them
+        for (size_t i = 0; i < values.size(); ++i) {
+            values[i] =
+                i < drawn ? draw(random, bf16_kinds[0], ELEMENT_BFLOAT16) : values[i - drawn];
+        }
+        uint16_t *operands;
+        float *C;
+        cudaMalloc(&operands, values.size() * sizeof(uint16_t));
+        cudaMalloc(&C, static_cast<size_t>(M) * static_cast<size_t>(N) * sizeof(float));
+        cudaMemcpy(operands, values.data(), values.size() * sizeof(uint16_t),
+                   cudaMemcpyHostToDevice);
+        float *const a = reinterpret_cast<float *>(operands);
+        float *const b = reinterpret_cast<float *>(operands + of_a);
+        const Sgemm by_columns = {{a, M, K, K, 1}, {b, K, N, 1, K}, {C, M, N, N, 1}, 1.0f, 0.0f};
+        Sgemm by_rows = by_columns;
+        by_rows.B = {b, K, N, N, 1};
+        for (const Sgemm &problem : {by_columns, by_rows}) {
+            const double ms = static_cast<double>(time_of(problem, flushed, flushed_bytes));
+            printf("%d x %d x %d, B %s: %.1f us, %.0f TFLOP/s\n", M, N, K,
+                   problem.B.col_stride == 1 ? "row-major" : "column-major", ms * 1e3,
+                   2e-9 * M * N * K / ms);
+        }
+        cudaFree(operands);
+        cudaFree(C);
+    }
+    cudaFree(flushed);
+}
+#endif
+
+} // namespace
+
+int main(int count, char **arguments)
+{
+#ifdef __CUDACC__
+    if (count > 1 && strcmp(arguments[1], "time") == 0) {
+        time_products();
+        return 0;
+    }
+#endif
+    const int cases = count > 1 ? atoi(arguments[1]) : 100;
+    constexpr int fp16 = sizeof kinds / sizeof *kinds, bf16 = sizeof bf16_kinds / sizeof *kinds;
+    for (int i = 0; i < cases; ++i) {
+        Random random(static_cast<unsigned>(i));
+        const int kind = i % (fp16 + bf16);
+        if (!passes(random, kind < fp16 ? kinds[kind] : bf16_kinds[kind - fp16],
+                    kind < fp16 ? ELEMENT_FLOAT16 : ELEMENT_BFLOAT16, i % 8 == 7)) {
+            printf("case %d\n", i);
+            return 1;
+        }
+    }
+    if (!loses_what_is_proved(ELEMENT_FLOAT16) || !loses_what_is_proved(ELEMENT_BFLOAT16)) {
+        return 1;
+    }
+    printf("sixteen_bit: %d cases\n", cases);
+    return 0;
+}
