@@ -33,6 +33,8 @@ typedef struct {
     const Interrupt *interrupt; /* polled between launches; CPU: also in one. May be NULL */
     Prepared *prepared[2];      /* for A and for B; NULL if the operand is used only once */
     bool run_inline;            /* CPU: the calling thread runs it, without polling the interrupt */
+    /* For one product of a variant that reads it (addend.h). NULL: the result holds C */
+    const struct Addend *addend DEFAULT(nullptr);
     /* Of A and of B. If they are not float32, `data` of the matrix is the address of its first
      * element all the same. Only `direct` takes such operands. */
     ElementType elements[2] DEFAULT({});
@@ -56,6 +58,7 @@ typedef struct KernelSpec {
     int cluster DEFAULT(1);              /* blocks per cluster */
     bool overlaps DEFAULT(false);   /* programmatic launch: waits for the previous kernel itself */
     bool contiguous DEFAULT(false); /* takes row-major matrices without gaps, and no others */
+    bool reads_addend DEFAULT(false); /* takes Launch::addend */
 } KernelSpec;
 
 typedef struct Variant {

@@ -2,6 +2,7 @@
 // uses CUDA cores only; `auto` uses tensor cores if these are estimated to be faster.
 // docs/inside/engine.md.
 #ifndef SGEMM_TRACED // the counting build counts the rungs
+#include "../base/addend.h"
 #include "kernel/kernel.h"
 
 /* Calls launch_part for parts of a batch, each of at most as many products as a grid can have rows.
@@ -33,6 +34,10 @@ LAUNCHER(simt)
 
 LAUNCHER(auto)
 {
+    const Status status = addend_copy(where);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
     return launch_in_parts(problem,
                            [&](const Sgemm *part) { return launch_portable_cuda(part, where); });
 }
@@ -367,7 +372,8 @@ static Status multiply_one(const Sgemm *problem, const Launch *where, const Plan
             return status;
         }
     }
-    return launch_or_fall_back(problem, where, plan, device);
+    const Status status = addend_copy(where);
+    return status.code == STATUS_OK ? launch_or_fall_back(problem, where, plan, device) : status;
 }
 
 #ifndef __CUDACC__
@@ -390,6 +396,10 @@ static Status multiply(const Sgemm *problem, const Launch *where, bool tensor_co
         return status;
     }
     if (device.multiprocessors == 0) {
+        status = addend_copy(where);
+        if (status.code != STATUS_OK) {
+            return status;
+        }
 #ifdef __CUDACC__
         Launcher *const launcher = RUNG_LAUNCHER(portable);
 #else
@@ -598,9 +608,11 @@ MANY_LAUNCHER(auto)
     return multiply_many(problems, count, where, true);
 }
 
+static constexpr KernelSpec spec_of_auto = {nullptr, {}, {}, {}, 0, 0, 1, false, false, true};
+
 WHOLE_BATCH_VARIANT(simt, "on CUDA cores, with the plan estimated to be the fastest", nullptr,
                     KernelSpec{}, {7, 5});
 WHOLE_BATCH_VARIANT(auto, "on tensor cores if estimated to be faster, otherwise as simt", nullptr,
-                    KernelSpec{}, {7, 5});
+                    spec_of_auto, {7, 5});
 #endif
 #endif

@@ -34,6 +34,23 @@ bool strided_as_matrix(const Strided *array, Matrix *matrix)
     return matrix->row_stride == 1 || matrix->col_stride == 1;
 }
 
+bool strided_as_addend(const Strided *array, Matrix *matrix)
+{
+    const int64_t in_elements =
+        array->row_bytes | array->col_bytes | (int64_t)(uintptr_t)array->data;
+    const bool repeats = array->row_bytes == 0 || array->col_bytes == 0;
+    if (array->swapped || in_elements % ELEMENT != 0 || !(repeats || array->col_bytes == ELEMENT)) {
+        return false;
+    }
+    *matrix = (Matrix){(float *)array->data,
+                       array->rows,
+                       array->cols,
+                       array->row_bytes / ELEMENT,
+                       array->col_bytes / ELEMENT,
+                       0};
+    return true;
+}
+
 bool is_column_major(const Strided *array)
 {
     Matrix matrix;

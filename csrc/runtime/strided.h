@@ -25,6 +25,10 @@ typedef struct Strided {
  * one element), sets *matrix to it and returns true. */
 bool strided_as_matrix(const Strided *array, Matrix *matrix);
 
+/* If a kernel can read C there (addend.h), sets *matrix to it and returns true: aligned floats in
+ * native byte order, with rows or columns that are the same, or with contiguous rows. */
+bool strided_as_addend(const Strided *array, Matrix *matrix);
+
 /* Whether a device's copy of the array is column-major; otherwise it is row-major. */
 bool is_column_major(const Strided *array);
 

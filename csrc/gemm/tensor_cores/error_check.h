@@ -11,6 +11,7 @@
 #ifndef SGEMM_KERNELS_ERROR_CHECK_H
 #define SGEMM_KERNELS_ERROR_CHECK_H
 
+#include "../../base/addend.h"
 #include "split_fp16.h"
 #include "tile_order.h"
 
@@ -32,6 +33,7 @@ struct Fp16Product {
     int *failing;       /* of each tile: how many, or falls_back */
     uint16_t *position; /* [tile][max_failing]: row * BN + column in the tile */
     int64_t tiles;      /* of one C */
+    Matrix addend;      /* what beta multiplies: C itself, or another matrix */
 
     /* The number of a tile among those of all C of a batch. */
     __device__ __forceinline__ int64_t in_batch(unsigned tile, unsigned matrix = blockIdx.y) const
@@ -40,26 +42,36 @@ struct Fp16Product {
     }
 };
 
-/* Results counted from C(row, col). */
+/* Results counted from C(row, col), and what is added to them. */
 struct Results {
     float *first;
     int rows, cols; // up to the edges of C
     int64_t row_stride, col_stride;
+    const float *added;
+    int64_t added_row_stride, added_col_stride;
 };
 
-static __device__ __forceinline__ Results results(const Matrix &C, int64_t row, int64_t col,
+static __device__ __forceinline__ Results results(const Fp16Product &q, int64_t row, int64_t col,
                                                   unsigned matrix = blockIdx.y)
 {
-    return {address(C, row, col, matrix), clamped(C.rows - row), clamped(C.cols - col),
-            C.row_stride, C.col_stride};
+    const Matrix &C = q.p.C;
+    return {address(C, row, col, matrix),
+            clamped(C.rows - row),
+            clamped(C.cols - col),
+            C.row_stride,
+            C.col_stride,
+            address(q.addend, row, col, matrix),
+            q.addend.row_stride,
+            q.addend.col_stride};
 }
 
 static __device__ __forceinline__ void store(const Sgemm &p, const Results &C, int row, int col,
                                              float sum)
 {
     if (row < C.rows && col < C.cols) {
-        float *const c = C.first + row * C.row_stride + col * C.col_stride;
-        *c = scaled(p, sum, p.beta == 0.0f ? 0.0f : *c);
+        const float *const added = C.added + row * C.added_row_stride + col * C.added_col_stride;
+        const float old = p.beta == 0.0f ? 0.0f : *added;
+        C.first[row * C.row_stride + col * C.col_stride] = scaled(p, sum, old);
     }
 }
 
@@ -348,8 +360,8 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
         const int lane = thread % 32;
         const int64_t first_row = tile.row + row - Rows::row_of_lane(lane);
         const int64_t first_col = tile.col + col - lane % 4 * 2;
-        const bool in_float4s = is_aligned16(address(q.p.C, 0, 0, matrix)) && q.p.C.cols % 4 == 0 &&
-                                q.p.C.col_stride == 1 && q.p.C.row_stride % 4 == 0;
+        const bool in_float4s = q.p.C.cols % 4 == 0 && rows_are_aligned(q.p.C) &&
+                                (q.p.beta == 0.0f || rows_are_aligned(q.addend));
         const Scales scales(*this);
 #ifdef SGEMM_TRACED
         name_array("staging", staging_of_warps, sizeof(Staging) * T::threads / 32);
@@ -370,7 +382,7 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
                     });
                 }
                 __syncwarp();
-                const Results C = results(q.p.C, first_row + i * Staging::rows,
+                const Results C = results(q, first_row + i * Staging::rows,
                                           first_col + j * Staging::cols, matrix);
                 if (in_float4s) {
                     store_float4s(staging, C);
@@ -382,6 +394,11 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
     }
 
   private:
+    __device__ __forceinline__ bool rows_are_aligned(const Matrix &X) const
+    {
+        return is_aligned16(address(X, 0, 0, matrix)) && X.col_stride == 1 && X.row_stride % 4 == 0;
+    }
+
     struct alignas(8) TwoScales {
         int first, second;
     };
@@ -457,8 +474,10 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
             const float4 sum = *reinterpret_cast<const float4 *>(staging.results[row] + col);
             float *const first = C.first + row * C.row_stride + col;
             float4 *const c = reinterpret_cast<float4 *>(first);
-            const float4 old =
-                q.p.beta == 0.0f || !inside ? make_float4(0.0f, 0.0f, 0.0f, 0.0f) : *c;
+            const float *const added = C.added + row * C.added_row_stride + col;
+            const float4 old = q.p.beta == 0.0f || !inside
+                                   ? make_float4(0.0f, 0.0f, 0.0f, 0.0f)
+                                   : *reinterpret_cast<const float4 *>(added);
             const float4 fresh = make_float4(scaled(q.p, sum.x, old.x), scaled(q.p, sum.y, old.y),
                                              scaled(q.p, sum.z, old.z), scaled(q.p, sum.w, old.w));
             const float any = sum.x + sum.y + sum.z + sum.w; // NaN if one fails
@@ -561,7 +580,7 @@ __device__ __forceinline__ void recompute_listed(const Fp16Product &q, const Fai
             }
         }
         if (thread == 0) {
-            store(q.p, results(q.p.C, row, col, failed.matrix), 0, 0, sums[0]);
+            store(q.p, results(q, row, col, failed.matrix), 0, 0, sums[0]);
         }
         __syncthreads();
     }
@@ -661,7 +680,7 @@ KERNEL_BODY void recompute_whole(const Fp16Product &q, const FailedTile<T> &fail
         }
         __syncthreads();
     }
-    const Results C = results(q.p.C, tile.row, tile.col, failed.matrix);
+    const Results C = results(q, tile.row, tile.col, failed.matrix);
     UNROLL(8)
     for (int i = 0; i < 8; ++i) {
         UNROLL(8)
@@ -713,7 +732,10 @@ template <class T> constexpr KernelSpec spec_of_tile(const char *symbol, int thr
             {threads, 1},
             0,
             sizeof(typename T::Shared),
-            1};
+            1,
+            false,
+            false,
+            true};
 }
 
 inline Status too_many_work_items()
@@ -769,7 +791,8 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
              both.b.to,
              arrays.take<int>(tiles * count),
              arrays.take<uint16_t>(tiles * count * max_failing),
-             tiles};
+             tiles,
+             where->addend ? where->addend->matrix : problem->C};
         if (pass == 0) {
             void *memory;
             const Status status = scratch_alloc(arrays.bytes, where, &memory);
@@ -831,7 +854,11 @@ static inline Status launch_unless_short(Launcher *in_fp16, const Sgemm *problem
     const Variant &rung = is_small ? variant_per_element : variant_splitk;
     Launcher *const in_fp32 = rung.launch[DEVICE_CPU];
 #endif
-    return (problem->A.cols < shortest ? in_fp32 : in_fp16)(problem, where);
+    if (problem->A.cols >= shortest) {
+        return in_fp16(problem, where);
+    }
+    const Status status = addend_copy(where);
+    return status.code == STATUS_OK ? in_fp32(problem, where) : status;
 }
 
 #endif

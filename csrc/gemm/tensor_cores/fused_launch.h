@@ -111,6 +111,12 @@ template <class Narrow, class Wide> Status launch_fused(const Sgemm *problem, co
     Launch here = *where;
     here.prepared[0] = where->prepared[1];
     here.prepared[1] = where->prepared[0];
+    Addend addend;
+    if (where->addend) {
+        addend = *where->addend;
+        addend.matrix = transpose_of(addend.matrix);
+        here.addend = &addend;
+    }
     return launch_planned<Narrow, Wide>(&swapped, &here);
 }
 

@@ -7,6 +7,7 @@
 
 #include <new>
 
+#include "../../base/addend.h"
 #include "../../emulator/grid.h"
 #include "../host_matrix.h"
 #include "../workers.h"
@@ -68,8 +69,9 @@ Status take(const char *what, const Strided *array, bool copied, const Product *
     return workers_copy_batch(&packed, array, count, &product->interrupt);
 }
 
-/* The matrix that the kernel writes. If beta is not 0, it initially holds C. */
-Status take_result(const Product *product, bool copied, Operand *result)
+/* The matrix that the kernel writes. If beta is not 0, it initially holds C, unless *added is set to
+ * C. */
+Status take_result(const Product *product, bool copied, Operand *result, Matrix *added)
 {
     const Strided *const out = &product->out;
     const bool rows_in_order =
@@ -86,11 +88,26 @@ Status take_result(const Product *product, bool copied, Operand *result)
     if (!result->owned) {
         product_changes_out(product);
     }
-    if (product->beta != 0.0f && (result->owned || !product_is_in_place(product))) {
+    if (product->beta != 0.0f && (result->owned || !product_is_in_place(product)) &&
+        !(product->count == 1 && product->variant->spec.reads_addend && added &&
+          strided_as_addend(&product->C, added))) {
         const Strided begun = strided_of_matrix(&result->matrix);
         return workers_copy_batch(&begun, &product->C, product->count, &product->interrupt);
     }
     return status_ok();
+}
+
+/* What copies C to the result. */
+struct AddendCopy {
+    const Product *product;
+    const Matrix *result;
+};
+
+Status copy_addend(void *context)
+{
+    const auto *const copy = static_cast<const AddendCopy *>(context);
+    const Strided begun = strided_of_matrix(copy->result);
+    return workers_copy_batch(&begun, &copy->product->C, 1, &copy->product->interrupt);
 }
 
 /* True if starting threads would take longer than the product. The calling thread then computes it
@@ -109,7 +126,8 @@ struct Operands {
     Operand A, B, C;
 };
 
-Status take_all(const Product *product, bool copied, Operands *operands, Sgemm *problem)
+Status take_all(const Product *product, bool copied, Operands *operands, Sgemm *problem,
+                Matrix *added)
 {
     Status status = variant_fits(&product->variant->spec, product->out.rows, product->out.cols,
                                  product->A.cols);
@@ -120,7 +138,7 @@ Status take_all(const Product *product, bool copied, Operands *operands, Sgemm *
         status = take("B", &product->B, copied, product, &operands->B);
     }
     if (status.code == STATUS_OK) {
-        status = take_result(product, copied, &operands->C);
+        status = take_result(product, copied, &operands->C, added);
     }
     *problem = {operands->A.matrix, operands->B.matrix, operands->C.matrix,
                 product->alpha,     product->beta,      product->count};
@@ -160,13 +178,18 @@ Status cpu_multiply(const Product *product)
 {
     Operands operands;
     Sgemm problem;
+    Matrix added = {};
     bool like_gpu;
     Status status = find_like_gpu(&like_gpu);
     if (status.code == STATUS_OK) {
-        status = take_all(product, like_gpu && gpu_copies(), &operands, &problem);
+        status = take_all(product, like_gpu && gpu_copies(), &operands, &problem, &added);
     }
     if (status.code == STATUS_OK) {
-        const Launch where = {product->device, nullptr, &product->interrupt, {}, is_brief(product)};
+        AddendCopy copy = {product, &problem.C};
+        const Addend addend = {added, copy_addend, &copy};
+        const Launch where = {product->device,     nullptr,
+                              &product->interrupt, {},
+                              is_brief(product),   added.data ? &addend : nullptr};
         int64_t launched = 0;
         status = variant_launch(product->variant, DEVICE_CPU, &problem, &where, &launched);
     }
@@ -184,7 +207,7 @@ static Status multiply_together(const Product *products, int64_t count)
             : status_error(STATUS_OUT_OF_MEMORY, "no host memory for a list of %lld products",
                            static_cast<long long>(count));
     for (int64_t n = 0; n < count && status.code == STATUS_OK; ++n) {
-        status = take_all(&products[n], true, &operands[n], &problems[n]);
+        status = take_all(&products[n], true, &operands[n], &problems[n], nullptr);
     }
     if (status.code == STATUS_OK) {
         const Launch where = {products->device, nullptr, &products->interrupt, {}, false};

@@ -178,7 +178,8 @@ Status launch_each(StreamScope *scope, const Product &product, const Sgemm &prob
 struct Ready {
     Sgemm problem;
     Copies copies;
-    bool direct; // the kernel writes the result to `out`; otherwise to a copy
+    bool direct;  // the kernel writes the result to `out`; otherwise to a copy
+    Matrix added; // C if the kernel reads it where it is; data is NULL otherwise
 };
 
 void give_copies(StreamScope *scope, Copies *copies)
@@ -190,8 +191,9 @@ void give_copies(StreamScope *scope, Copies *copies)
 }
 
 /* Prepares a product, or a batch of product.count. With `separate`, the result goes to a copy
- * first. */
-Status make_ready(StreamScope *scope, const Product &product, bool separate, Ready *ready)
+ * first. With `reads_addend`, C need not be copied to the result. */
+Status make_ready(StreamScope *scope, const Product &product, bool separate, bool reads_addend,
+                  Ready *ready)
 {
     Sgemm &problem = ready->problem;
     Copies *const copies = &ready->copies;
@@ -219,10 +221,32 @@ Status make_ready(StreamScope *scope, const Product &product, bool separate, Rea
     if (direct) {
         product_changes_out(&product);
     }
-    if (product.beta != 0.0f && !(direct && product_is_in_place(&product))) {
+    if (product.beta != 0.0f && !(direct && product_is_in_place(&product)) &&
+        !(reads_addend && strided_as_addend(&product.C, &ready->added))) {
         status = copy_batch(scope, strided_of_matrix(&problem.C), product.C, product.count);
     }
     return status;
+}
+
+/* What copies C to the result. */
+struct AddendCopy {
+    StreamScope *scope;
+    const Product *product;
+    const Matrix *result;
+};
+
+Status copy_addend(void *context)
+{
+    const auto *const copy = static_cast<const AddendCopy *>(context);
+    return copy_batch(copy->scope, strided_of_matrix(copy->result), copy->product->C, 1);
+}
+
+Status launch_with_addend(StreamScope *scope, const Product &product, const Ready &ready)
+{
+    AddendCopy copy = {scope, &product, &ready.problem.C};
+    const Addend addend = {ready.added, copy_addend, &copy};
+    return scope_launch(scope, product.variant, &ready.problem,
+                        ready.added.data ? &addend : nullptr);
 }
 
 /* Copies the result to `out` if it is not there. */
@@ -240,11 +264,13 @@ Status compute(StreamScope *scope, const Product &product, const int *devices, i
                Copies *copies)
 {
     Ready ready = {};
-    Status status = make_ready(scope, product, false, &ready);
+    const bool reads_addend =
+        count == 1 && product.count == 1 && product.variant->spec.reads_addend;
+    Status status = make_ready(scope, product, false, reads_addend, &ready);
     *copies = ready.copies;
     if (status.code == STATUS_OK) {
         status = count > 1 ? launch_each(scope, product, ready.problem, devices, count)
-                           : scope_launch(scope, product.variant, &ready.problem);
+                           : launch_with_addend(scope, product, ready);
     }
     return status.code == STATUS_OK ? hand_over(scope, product, ready) : status;
 }
@@ -416,7 +442,7 @@ Status compute_many(StreamScope *scope, const Many &many, const int *devices, in
 {
     Status status = many_find_waiting(many.products, many.count, many.waits);
     for (int64_t n = 0; n < many.count && status.code == STATUS_OK; ++n) {
-        status = make_ready(scope, many.products[n], many.waits[n], &many.ready[n]);
+        status = make_ready(scope, many.products[n], many.waits[n], false, &many.ready[n]);
         many.problems[n] = many.ready[n].problem;
     }
     if (status.code == STATUS_OK && gpus == 1) {

@@ -2,6 +2,7 @@
 #ifndef SGEMM_CUDA_STREAM_SCOPE_H
 #define SGEMM_CUDA_STREAM_SCOPE_H
 
+#include "../../base/addend.h"
 #include "../../base/cuda/failures.h"
 #include "device_arrays.h"
 
@@ -35,7 +36,8 @@ Status scope_alloc(StreamScope *scope, size_t bytes, void **memory);
 void scope_free(StreamScope *scope, void *memory);
 
 /* Launches a variant in the scope's stream. If memory is short, frees buffers and tries again. */
-Status scope_launch(StreamScope *scope, const Variant *variant, const Sgemm *problem);
+Status scope_launch(StreamScope *scope, const Variant *variant, const Sgemm *problem,
+                    const Addend *addend = nullptr);
 
 /* Launches many products of different shapes. */
 Status scope_launch_many(StreamScope *scope, const Variant *variant, const Sgemm *problems,
