@@ -3,7 +3,7 @@
 #ifndef SGEMM_KERNELS_COPY_ROWS_16BIT_H
 #define SGEMM_KERNELS_COPY_ROWS_16BIT_H
 
-#include "../../kernel/kernel.h"
+#include "../kernel/kernel.h"
 
 namespace {
 

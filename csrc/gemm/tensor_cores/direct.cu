@@ -6,7 +6,7 @@
 // traffic   6.7 / 128 bytes from the L2 cache per multiply-add for 128 x 192, and from shared
 //           memory 8 KiB per 96 clocks of a warpgroup.
 // bound by  tensor cores, and nearly as much by shared memory; few rows: memory.
-#include "../../kernel/wgmma_16bit.h"
+#include "../kernel/wgmma_16bit.h"
 #include "copy_rows_16bit.h"
 #include "tile_order.h"
 

@@ -2,7 +2,7 @@
 #ifndef SGEMM_KERNELS_TILE_ORDER_H
 #define SGEMM_KERNELS_TILE_ORDER_H
 
-#include "../../kernel/kernel.h"
+#include "../kernel/kernel.h"
 
 namespace {
 
