@@ -608,11 +608,9 @@ MANY_LAUNCHER(auto)
     return multiply_many(problems, count, where, true);
 }
 
-static constexpr KernelSpec spec_of_auto = {nullptr, {}, {}, {}, 0, 0, 1, false, false, true};
-
 WHOLE_BATCH_VARIANT(simt, "on CUDA cores, with the plan estimated to be the fastest", nullptr,
                     KernelSpec{}, {7, 5});
 WHOLE_BATCH_VARIANT(auto, "on tensor cores if estimated to be faster, otherwise as simt", nullptr,
-                    spec_of_auto, {7, 5});
+                    KernelSpec{.reads_addend = true}, {7, 5});
 #endif
 #endif
