@@ -36,8 +36,8 @@ SOURCES = [
         for name in ("plan.c", "plan_constants.c", "small_batch_plan.c")
     ),
 ]
-HEADERS = [ROOT / "csrc/gemm/plan" / name for name in ("plan.h", "tiles.h")]
-TILES = re.findall(r"^ +TILE\((\d+), (\d+), (\d+),", HEADERS[1].read_text(), re.MULTILINE)
+HEADERS = [ROOT / "csrc/gemm/plan" / name for name in ("constants.h", "plan.h", "tiles.h")]
+TILES = re.findall(r"^ +TILE\((\d+), (\d+), (\d+),", HEADERS[-1].read_text(), re.MULTILINE)
 KERNELS = (*("x".join(tile) for tile in TILES), "gemv", "dot", "streamk", "small_batch")
 """Names of a plan's kernels, in the order of plan.h."""
 

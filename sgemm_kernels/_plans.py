@@ -17,7 +17,7 @@ FILE = "plans.json"
 
 
 def constants_for(model: str) -> dict[str, float]:
-    """Constants by name in csrc/gemm/plan/plan.h, and `slots_BMxBNxBK` by tile configuration."""
+    """Constants by their names in constants.h, and `slots_BMxBNxBK` by tile configuration."""
     return _core._plan_constants(model)
 
 

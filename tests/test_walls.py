@@ -35,9 +35,20 @@ MAY_INCLUDE = {
     "runtime/cuda": {"base", "base/cuda", "gemm/kernel/launch_kernel.h", "runtime"},
     "runtime/cpu": {"base", "emulator", "runtime"},
     "runtime": {"base", "gemm/plan/proofs.h"},
-    "gemm": {"emulator/tensor_core_model.h", "gemm/kernel", "gemm/simt", "gemm/small"},
+    "gemm": {
+        "base/addend.h",
+        "emulator/tensor_core_model.h",
+        "gemm/kernel",
+        "gemm/simt",
+        "gemm/small",
+    },
     "gemm/small": {"base", "gemm/kernel", "gemm/plan", "gemm/simt"},
-    "gemm/tensor_cores": {"gemm/kernel", "gemm/plan/fused_plan.h"},
+    "gemm/tensor_cores": {
+        "base/addend.h",
+        "gemm/kernel",
+        "gemm/plan/fused_plan.h",
+        "gemm/plan/waves_plan.h",
+    },
     "gemm/simt": {"gemm/kernel", "gemm/plan"},
     "gemm/plan": {"base", "gemm/kernel/tma_rows.h"},
     "gemm/kernel": {

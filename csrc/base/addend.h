@@ -1,5 +1,5 @@
-/* C of alpha * A @ B + beta * C, if it is another matrix than the result: a bias, for example, whose
- * rows are all the same. */
+/* C of alpha * A @ B + beta * C, if it is not the result's matrix: for example a bias, whose rows
+ * are all the same. */
 #ifndef SGEMM_ADDEND_H
 #define SGEMM_ADDEND_H
 

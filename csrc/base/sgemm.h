@@ -26,6 +26,11 @@ typedef struct Matrix {
     int64_t batch_stride DEFAULT(0); /* 0: all matrices of the batch are this one */
 } Matrix;
 
+static inline int64_t ceil_div(int64_t count, int64_t by)
+{
+    return (count + by - 1) / by;
+}
+
 /* The distance between the rows (or columns) of `length` elements in a device's copy of a matrix: a
  * multiple of 4, unless they are shorter than that. */
 static inline int64_t leading_dimension(int64_t length)
@@ -60,6 +65,23 @@ static inline Matrix matrix_in_batch(const Matrix *first, int64_t number)
     Matrix matrix = *first;
     matrix.data = matrix.data ? matrix.data + number * matrix.batch_stride : matrix.data;
     return matrix;
+}
+
+static inline Matrix matrix_transposed(const Matrix *X)
+{
+    const Matrix transposed = {X->data,       X->cols,       X->rows,
+                               X->col_stride, X->row_stride, X->batch_stride};
+    return transposed;
+}
+
+/* The problem with the transposed result. */
+static inline Sgemm sgemm_transposed(const Sgemm *p)
+{
+    Sgemm other = *p;
+    other.A = matrix_transposed(&p->B);
+    other.B = matrix_transposed(&p->A);
+    other.C = matrix_transposed(&p->C);
+    return other;
 }
 
 /* `count` products of a batch, from number `first` on. */

@@ -85,16 +85,6 @@ template <bool A_K_MAJOR, bool B_K_MAJOR>
 constexpr LaunchTiles *launchers[TILE_COUNT] = {TILES(TILE)};
 #undef TILE
 
-/* The transposed problem has the same result. */
-Sgemm transposed_problem(const Sgemm &p)
-{
-    Sgemm other = p;
-    other.A = transposed(p.B);
-    other.B = transposed(p.A);
-    other.C = transposed(p.C);
-    return other;
-}
-
 /* Launches a plan that the device supports. */
 Status launch(const Sgemm *problem, const Launch *where, const Plan *plan)
 {
@@ -109,7 +99,7 @@ Status launch(const Sgemm *problem, const Launch *where, const Plan *plan)
         const Status status = ON_DEVICE(plan_device)(where, &device);
         return status.code == STATUS_OK ? launch_small_batch(*problem, device, where) : status;
     }
-    const Sgemm p = plan->transposed ? transposed_problem(*problem) : *problem;
+    const Sgemm p = plan->transposed ? sgemm_transposed(problem) : *problem;
     if (plan->kernel == GEMV) {
         return launch_gemv(p, plan->splits, plan->width, where);
     }
@@ -261,9 +251,6 @@ extern "C" Status plan_device_cpu(const Launch *where, PlanDevice *device)
 #endif
 
 /* ------------------------------------------------------------------ simt and auto */
-
-/* What the host needs for a launch, in cycles: about 3.5 microseconds at 1.8 GHz. */
-constexpr double launch_cycles = 6500;
 
 /* Launches a plan. If the device refuses it, launches the plan that always works. */
 static Status launch_or_fall_back(const Sgemm *problem, const Launch *where, const Plan &plan,
@@ -428,7 +415,7 @@ struct Together {
 
 static int layout_of(const Sgemm &problem, bool transposed)
 {
-    const Sgemm p = transposed ? transposed_problem(problem) : problem;
+    const Sgemm p = transposed ? sgemm_transposed(&problem) : problem;
     return 2 * (p.A.col_stride == 1) + (p.B.row_stride == 1);
 }
 
@@ -498,7 +485,7 @@ static Status launch_group_or_each(const Group &group, int64_t blocks, int kerne
     Status then = status_ok();
     for (int n = 0; n < group.count && then.code == STATUS_OK; ++n) {
         const Sgemm &p = group.problems[n];
-        const Sgemm by_rows = p.C.col_stride == 1 ? p : transposed_problem(p);
+        const Sgemm by_rows = p.C.col_stride == 1 ? p : sgemm_transposed(&p);
         then = launch_or_fall_back(&by_rows, where, plan_choose(&by_rows, &device), device);
     }
     return then;
@@ -516,7 +503,7 @@ static Status launch_together(const Sgemm *problems, int count, const Together &
         if (plan.kernel != kernel || layout_of(problems[n], plan.transposed) != layout) {
             continue;
         }
-        const Sgemm p = plan.transposed ? transposed_problem(problems[n]) : problems[n];
+        const Sgemm p = plan.transposed ? sgemm_transposed(&problems[n]) : problems[n];
         const int64_t tiles = plan_tiles(kernel, p.C.rows, p.C.cols);
         if (group.count == GROUP_MOST || (group.count > 0 && blocks + tiles > INT32_MAX)) {
             status = launch_group_or_each(group, blocks, kernel, where, device);

@@ -1,16 +1,13 @@
 #include "panels.h"
 
+#include "../base/sgemm.h"
+
 /* The usual width of a panel. 2048 x 2048 elements of C keep a large GPU busy: one 128 x 256 tile
  * for each multiprocessor. */
 static const int64_t usual = 2048;
 static const int64_t tile = 256;  /* widths are multiples of this */
 static const int64_t least = 128; /* the smallest width, however little memory there is */
 static const int64_t least_depth = 64;
-
-static int64_t ceil_div(int64_t count, int64_t by)
-{
-    return (count + by - 1) / by;
-}
 
 static int64_t smaller(int64_t a, int64_t b)
 {

@@ -7,6 +7,7 @@
 
 #include "../../base/sgemm.h"
 #include "../kernel/tma_rows.h"
+#include "constants.h"
 
 typedef struct {
     bool copies;   /* A first, to where TMA can load it */
@@ -24,23 +25,6 @@ enum {
     FUSED_SHORTEST_SLICE = 4, /* in chunks */
     FUSED_OVERLAPPED = 12     /* chunks of a tile, up to which a block computes several tiles */
 };
-
-/* Fitted to 570 products on an H200, except for the two of copying A, which are from a profile. In
- * cycles: all launches; a block's work on a tile, a chunk of a wide and of a narrow tile; checking
- * and storing a result; the kernel that adds slices, and each slice; copying A; and a step of K to
- * split B if it is not contiguous along K. Then partial sums, in bytes per cycle and
- * multiprocessor; and the bytes per cycle of memory, and of copying. Last, the factor on storing a
- * result if the distance of C's lines is no multiple of four floats, from two batches. */
-static const double fused_start = 24700, fused_work = 1080, fused_wide_chunk = 2288,
-                    fused_narrow_chunk = 1773, fused_store = 0.55, fused_adding = 3150,
-                    fused_slice = 730, fused_copy = 6000, fused_mn_major = 1.62,
-                    fused_splitk_reduce_rate = 8.3, fused_memory = 1585, fused_copying = 1180,
-                    fused_unaligned = 2;
-
-static inline int64_t fused_ceil_div(int64_t count, int64_t by)
-{
-    return (count + by - 1) / by;
-}
 
 /* The operand that is split in advance, B, is the smaller one, unless the sizes are similar:
  * otherwise the transposed problem is computed. */
@@ -66,16 +50,15 @@ static inline int64_t fused_rows_apart(const Sgemm *p)
 static inline double fused_product_cycles(const Sgemm *p, int width, int slices,
                                           int multiprocessors)
 {
-    const int64_t tiles =
-        fused_ceil_div(p->C.rows, FUSED_ROWS) * fused_ceil_div(p->C.cols, width) * p->count;
-    const int64_t chunks = fused_ceil_div(p->A.cols, FUSED_CHUNK);
+    const int64_t tiles = ceil_div(p->C.rows, FUSED_ROWS) * ceil_div(p->C.cols, width) * p->count;
+    const int64_t chunks = ceil_div(p->A.cols, FUSED_CHUNK);
     const double results = (double)FUSED_ROWS * (double)width;
     const double of_chunk = width == FUSED_WIDE ? fused_wide_chunk : fused_narrow_chunk;
-    const double work_items = (double)fused_ceil_div(tiles * slices, multiprocessors);
+    const double work_items = (double)ceil_div(tiles * slices, multiprocessors);
     const int64_t pitch = p->C.col_stride == 1 ? p->C.row_stride : p->C.col_stride;
     const double stored = fused_store * results * (pitch % 4 == 0 ? 1 : fused_unaligned);
     const double of_work =
-        fused_work + of_chunk * (double)fused_ceil_div(chunks, slices) + (slices == 1 ? stored : 0);
+        fused_work + of_chunk * (double)ceil_div(chunks, slices) + (slices == 1 ? stored : 0);
     const double sums = 8 * (double)tiles * results;
     const double of_slice = fused_slice + sums / (fused_splitk_reduce_rate * multiprocessors);
     return work_items * of_work + (slices == 1 ? 0 : fused_adding + slices * of_slice);
@@ -85,7 +68,7 @@ static inline double fused_product_cycles(const Sgemm *p, int width, int slices,
 static inline FusedPlan plan_fused(const Sgemm *p, int multiprocessors)
 {
     FusedPlan plan = {fused_rows_apart(p) < 0, FUSED_WIDE, 1, 0};
-    const int64_t chunks = fused_ceil_div(p->A.cols, FUSED_CHUNK);
+    const int64_t chunks = ceil_div(p->A.cols, FUSED_CHUNK);
     plan.cycles = fused_product_cycles(p, plan.width, plan.slices, multiprocessors);
     for (int slices = 1; slices <= FUSED_MOST_SLICES; ++slices) {
         for (int width = FUSED_NARROW; width <= FUSED_WIDE; width += FUSED_WIDE - FUSED_NARROW) {
@@ -106,8 +89,8 @@ static inline FusedPlan plan_fused(const Sgemm *p, int multiprocessors)
     const double matrices_of_a = p->A.batch_stride ? count : 1,
                  matrices_of_b = p->B.batch_stride ? count : 1;
     const double copied = 8 * matrices_of_a * M * K; /* bytes read and written */
-    const double padded = (double)(fused_ceil_div(p->C.cols, FUSED_ROWS) * FUSED_ROWS) *
-                          (double)(chunks * FUSED_CHUNK);
+    const double padded =
+        (double)(ceil_div(p->C.cols, FUSED_ROWS) * FUSED_ROWS) * (double)(chunks * FUSED_CHUNK);
     const double of_step = p->B.row_stride == 1 ? 0 : fused_mn_major;
     plan.cycles += fused_start + of_step * (double)(chunks * FUSED_CHUNK) +
                    12 * matrices_of_b * padded / fused_memory +

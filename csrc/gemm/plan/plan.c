@@ -21,11 +21,6 @@ static int warps_of(const Tile *t)
 
 /* ------------------------------------------------------------------ what a plan depends on */
 
-static int64_t ceil_div(int64_t count, int64_t by)
-{
-    return (count + by - 1) / by;
-}
-
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;

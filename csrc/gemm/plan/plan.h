@@ -8,6 +8,7 @@
 #include "../../base/sgemm.h"
 #include "../../base/status.h"
 #include "../../base/variant.h"
+#include "constants.h"
 #include "proofs.h"
 #include "tiles.h"
 
@@ -51,30 +52,8 @@ enum { GEMV_MOST_ROWS = 64, GEMV_ROWS = 8, GEMV_THREAD_BITS = 9, GEMV_WIDEST_BY_
 /* Distance between the columns of a block, so that all of them have the same alignment. */
 #define GEMV_COLUMN_STEP(stride) ((stride) % 4 == 0 ? 1 : (stride) % 2 == 0 ? 2 : 4)
 
-/* The constants of the estimate, fitted to measured times of an H100 (benchmarks/plan_model.py).
- * Other GPUs get constants from their data sheets, unless plan_times.py --keep has fitted the
- * constants there. docs/inside/engine.md explains the estimate. */
-#define PLAN_CONSTANTS(CONSTANT)                                                                   \
-    CONSTANT(launch, 7180)                /* cycles from a cold launch to the first tile */        \
-    CONSTANT(mn_major_copy, 3.49)         /* issue slots per float of an MN-major operand */       \
-    CONSTANT(k_major_copy, 6.14)          /* issue slots per float of a K-major operand */         \
-    CONSTANT(latency, 40)                 /* cycles per step of K that a lone warp waits */        \
-    CONSTANT(store, 11.7)                 /* issue slots of a warp to store a result each */       \
-    CONSTANT(store_rate, 13.4)            /* bytes of results per cycle and multiprocessor */      \
-    CONSTANT(from_memory, 14.3)           /* bytes per cycle of memory and multiprocessor */       \
-    CONSTANT(cluster_reduce_cycles, 2150) /* cycles to add the sums of a cluster */                \
-    CONSTANT(arriving, 4290)              /* cycles until the last block sees all sums */          \
-    CONSTANT(splitk_reduce_rate, 30.2)    /* bytes of partial sums added per cycle */              \
-    CONSTANT(streamk_copies, 3.75)        /* STREAMK: factor on the issue slots of a copy */       \
-    CONSTANT(dot_round, 994)              /* DOT: cycles for one round of loads */                 \
-    CONSTANT(dot_step, 0.397)             /* DOT: multiprocessor cycles per thread and round */    \
-    CONSTANT(gemv_launch, 5270)           /* GEMV: cycles of a cold launch */                      \
-    CONSTANT(gemv_block, 3570)            /* GEMV: cycles for each wave of blocks */               \
-    CONSTANT(gemv_filling, 1030)          /* GEMV: cycles for each resident block */               \
-    CONSTANT(gemv_round, 716)             /* GEMV: cycles for one round of loads */                \
-    CONSTANT(gemv_staged, 0.3)            /* GEMV: cycles to transpose a float of A */             \
-    CONSTANT(gemv_unshared, 162)          /* GEMV: cycles to read a float of A for one column */
-
+/* The constants of the estimate on CUDA cores (constants.h). Other GPUs get constants from their
+ * data sheets, unless plan_times.py --keep has fitted the constants there. */
 #define CONSTANT(name, value) double name;
 typedef struct {
     PLAN_CONSTANTS(CONSTANT)

@@ -6,11 +6,6 @@
 /* Registers of a multiprocessor, and the shared memory that each block takes beside its own. */
 enum { REGISTERS = 65536, RESERVED = 1024 };
 
-static int64_t ceil_div(int64_t count, int64_t by)
-{
-    return (count + by - 1) / by;
-}
-
 static int64_t round_up(int64_t count, int64_t to)
 {
     return ceil_div(count, to) * to;
@@ -264,17 +259,12 @@ bool small_batch_supports(const PlanShape *s, const PlanDevice *d)
 
 double small_batch_cycles(const PlanShape *s, const PlanDevice *d)
 {
-    enum {
-        OF_UNIT = 22,   /* issue slots of a warp to copy a unit of each thread */
-        OF_CHUNK = 300, /* and to begin the copies of a chunk */
-        OF_TASK = 300,  /* and to begin and end a task */
-        WARPS = 4,      /* that issue in the same cycle */
-    };
-    const double alone = 2.7; /* cycles per issue slot if no other warps hide a warp's latency */
+    enum { WARPS = 4 }; /* that issue in the same cycle */
     const SmallBatchPlan plan = small_batch_plan(s, d);
     const int T = plan.thread_tile;
-    /* Issue slots for each multiply-add of the main loop. */
-    const double of_multiply = plan.packed ? 2.1 : T == 4 ? 1.3 : 1.17;
+    const double of_multiply = plan.packed ? small_packed
+                               : T == 4    ? small_results_4
+                                           : small_results_8;
     const double results = (double)plan.matrices * plan.rows * plan.cols;
     const double factors = (double)plan.matrices * (plan.rows + plan.cols) * plan.depth;
     const double chunks = (double)most(ceil_div(s->K, most(plan.depth, 1)), 1);
@@ -282,12 +272,12 @@ double small_batch_cycles(const PlanShape *s, const PlanDevice *d)
         factors / (plan.packed || (plan.A.float4 && plan.B.float4) ? 4 : 1) / plan.threads;
     const double stores = results / (plan.packed || plan.C.float4 ? 4 : 1) / plan.threads;
     const double of_warp =
-        chunks * (T * T * plan.depth * of_multiply + loads * OF_UNIT + OF_CHUNK) +
-        stores * OF_UNIT + OF_TASK;
+        chunks * (T * T * plan.depth * of_multiply + loads * small_copy + small_chunk) +
+        stores * small_copy + small_task;
     /* Blocks that fit a multiprocessor hide each other's latency; few of them do not. */
     const double warps = (double)ceil_div(plan.blocks, d->multiprocessors) * plan.threads / 32.0;
     const double rounds = (double)ceil_div(plan.tasks, plan.blocks);
-    const double busy = rounds * of_warp * fmax(warps / WARPS, alone);
+    const double busy = rounds * of_warp * fmax(warps / WARPS, small_latency);
     const PlanConstants *const c = d->constants;
     return c->launch + overlapped(bytes_of(s) / (c->from_memory * d->multiprocessors), busy);
 }

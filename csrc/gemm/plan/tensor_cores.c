@@ -1,20 +1,7 @@
 #include "plan.h"
 
 #include "fused_plan.h"
-
-/* Constants for split-fp16 products on tensor cores, fitted to an H200: for `waves` float32
- * multiply-adds per cycle and multiprocessor, cycles of all launches, and cycles to check and store
- * a result. */
-static const double tensor_rate = 571, tensor_start = 32000, tensor_store = 0.83;
-
-/* Estimates have errors: tensor cores are used if they take less than this share of simt's time. */
-static const double tensor_margin = 0.9;
-
-/* Tiles of waves, and the time of a wave of them, in waves of 128 x 128 (waves.cu). */
-static const struct {
-    int rows, cols;
-    double of_wave;
-} waves_tiles[] = {{64, 128, 0.7}, {128, 128, 1}, {128, 192, 1.45}};
+#include "waves_plan.h"
 
 /* Tiles of mma, by the shared memory that a block can have (mma.cu). */
 static const struct {
@@ -23,26 +10,12 @@ static const struct {
 
 enum { TILE = 128, DEPTH = 64, FITTED = 132 /* multiprocessors */ };
 
-static int64_t ceil_div(int64_t count, int64_t by)
-{
-    return (count + by - 1) / by;
-}
-
-static Matrix transposed(const Matrix *X)
-{
-    return (Matrix){X->data, X->cols, X->rows, X->col_stride, X->row_stride, X->batch_stride};
-}
-
-/* Factor on the cycles to split an operand that is contiguous along K, if the distance of its lines
- * is no multiple of four floats: from a profile of `waves`. */
-static const double tensor_unaligned = 1.9;
-
 /* Cycles to split rows of an operand: each element (4 bytes) is read twice, and its hi/lo pair (4
  * bytes) is written. */
 static double splitting(int64_t rows, double depth)
 {
     return 12 * (double)(ceil_div(rows, TILE) * TILE) * depth /
-           (0.89 * plan_fitted.from_memory * FITTED);
+           (tensor_splitting * plan_fitted.from_memory * FITTED);
 }
 
 /* The same for an operand with these strides along K and along its rows. */
@@ -55,28 +28,17 @@ static double estimate_waves(const Sgemm *p, int multiprocessors)
 {
     const Matrix *const A = &p->A, *const B = &p->B;
     const double depth = (double)(ceil_div(p->A.cols, DEPTH) * DEPTH);
-    double waves = INFINITY;
-    for (size_t i = 0; i < sizeof waves_tiles / sizeof *waves_tiles; ++i) {
-        const int64_t tiles = ceil_div(p->C.rows, waves_tiles[i].rows) *
-                              ceil_div(p->C.cols, waves_tiles[i].cols) * p->count;
-        waves = fmin(waves, waves_tiles[i].of_wave * (double)ceil_div(tiles, multiprocessors));
-    }
     return tensor_start +
            (double)p->count * (splitting_any(p->C.rows, depth, A->col_stride, A->row_stride) +
                                splitting_any(p->C.cols, depth, B->row_stride, B->col_stride)) +
-           waves * TILE * TILE * (depth / tensor_rate + tensor_store);
+           plan_waves(p, multiprocessors).waves * TILE * TILE *
+               (depth / tensor_rate + tensor_store);
 }
 
 /* The problem that `fused` computes. */
 static Sgemm fused_problem(const Sgemm *p)
 {
-    Sgemm oriented = *p;
-    if (fused_transposes(p)) {
-        oriented.A = transposed(&p->B);
-        oriented.B = transposed(&p->A);
-        oriented.C = transposed(&p->C);
-    }
-    return oriented;
+    return fused_transposes(p) ? sgemm_transposed(p) : *p;
 }
 
 /* The rung decides in the same way. */

@@ -648,7 +648,7 @@ KERNEL_BODY void recompute_whole(const Fp16Product &q, const FailedTile<T> &fail
     }
     const int thread = threadIdx.x, row = thread / 8 * 4, col = thread % 8 * 4;
     GuardedLoader<T::BM, threads> a_loader(q.p.A, failed.matrix, tile.row, thread);
-    GuardedLoader<fallback_cols, threads> b_loader(transpose_of(q.p.B), failed.matrix, tile.col,
+    GuardedLoader<fallback_cols, threads> b_loader(transposed(q.p.B), failed.matrix, tile.col,
                                                    thread);
     float a_next[a_loader.count], b_next[b_loader.count], sum[8][8] = {};
     const int64_t K = q.p.A.cols;
@@ -771,7 +771,7 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
 {
     const int64_t count = problem->count;
     if ((splits_a && !is_countable(problem->A, count)) ||
-        !is_countable(transpose_of(problem->B), count)) {
+        !is_countable(transposed(problem->B), count)) {
         return status_error(STATUS_OUT_OF_MEMORY, "no memory for more than 70 TB of fp16 pairs");
     }
     Fp16Product q = {};
@@ -779,13 +779,13 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
     const int64_t tiles = tiles_of(problem->C, T::BM, T::BN);
     Prepared *const of_a = where->prepared[0], *const of_b = where->prepared[1];
     const bool a_is_split = !splits_a || find_prepared(problem->A, of_a, where);
-    const bool b_is_split = find_prepared(transpose_of(problem->B), of_b, where);
+    const bool b_is_split = find_prepared(transposed(problem->B), of_b, where);
     Arrays arrays = {nullptr, 0};
     for (int pass = 0; pass < 2; ++pass) { // the first computes how many bytes are needed
         if (splits_a) {
             both.a = plan_split(problem->A, count, of_a, &arrays);
         }
-        both.b = plan_split(transpose_of(problem->B), count, of_b, &arrays);
+        both.b = plan_split(transposed(problem->B), count, of_b, &arrays);
         q = {*problem,
              both.a.to,
              both.b.to,

@@ -102,19 +102,14 @@ template <class Narrow, class Wide> Status launch_fused(const Sgemm *problem, co
     if (!fused_transposes(problem)) {
         return launch_planned<Narrow, Wide>(problem, where);
     }
-    const Sgemm swapped = {transpose_of(problem->B),
-                           transpose_of(problem->A),
-                           transpose_of(problem->C),
-                           problem->alpha,
-                           problem->beta,
-                           problem->count};
+    const Sgemm swapped = sgemm_transposed(problem);
     Launch here = *where;
     here.prepared[0] = where->prepared[1];
     here.prepared[1] = where->prepared[0];
     Addend addend;
     if (where->addend) {
         addend = *where->addend;
-        addend.matrix = transpose_of(addend.matrix);
+        addend.matrix = transposed(addend.matrix);
         here.addend = &addend;
     }
     return launch_planned<Narrow, Wide>(&swapped, &here);

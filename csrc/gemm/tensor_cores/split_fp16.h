@@ -162,11 +162,6 @@ __device__ __forceinline__ int scale_of(unsigned largest)
 
 /* ------------------------------------------------------------------ reading an operand */
 
-__host__ __device__ inline Matrix transpose_of(const Matrix &X)
-{
-    return {X.data, X.cols, X.rows, X.col_stride, X.row_stride, X.batch_stride};
-}
-
 __host__ __device__ inline bool is_aligned16(const void *address)
 {
     return reinterpret_cast<uintptr_t>(address) % 16 == 0;
@@ -249,7 +244,7 @@ __device__ __forceinline__ void find_largest(const Split &s, int64_t first, int6
             found[warp * warp_rows + i][lane] = largest[i];
         }
     } else {
-        const Matrix row_major = transpose_of(s.X);
+        const Matrix row_major = transposed(s.X);
         unsigned largest[4] = {};
         UNROLL(8)
         for (int64_t k = begin + warp; k < end; k += warps) {
@@ -324,7 +319,7 @@ template <bool INSIDE>
 __device__ __forceinline__ void load_share(const Split &s, int64_t first, int64_t begin,
                                            Share &share)
 {
-    const Matrix row_major = s.k_major ? s.X : transpose_of(s.X);
+    const Matrix row_major = s.k_major ? s.X : transposed(s.X);
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
     UNROLL(8)
     for (int i = 0; i < 8; ++i) {

@@ -6,6 +6,7 @@
 // traffic   6.7 / 128 bytes of fp16 from the L2 cache per multiply-add for 128 x 192.
 // bound by  power from 2048 on: the clock drops before the tensor cores are fully used.
 // next      fused: thin products spend most of their time on writing and reading A's fp16 pairs.
+#include "../plan/waves_plan.h"
 #include "error_check.h"
 #include "split_fp16.h"
 
@@ -204,17 +205,9 @@ template <class T> Status launch_tile(const Sgemm *problem, const Launch *where)
     return launch_checked<T>(problem, where, multiply);
 }
 
-typedef WgmmaTile<1, 128, 8> Low;
-typedef WgmmaTile<2, 128, 6> Square;
-typedef WgmmaTile<2, 192, 5> Wide;
-
-/* The time of all waves, in units of a wave of Square tiles, as measured on an H200. */
-template <class T> double time_of_waves(const Sgemm *problem, int multiprocessors)
-{
-    const double of_wave = T::BM == 64 ? 0.70 : T::BN == 192 ? 1.45 : 1;
-    const int64_t tiles = tiles_of(problem->C, T::BM, T::BN) * problem->count;
-    return of_wave * static_cast<double>((tiles + multiprocessors - 1) / multiprocessors);
-}
+#define TILE(NAME, ROWS, COLS, STAGES, TIME) typedef WgmmaTile<ROWS / 64, COLS, STAGES> NAME;
+WAVES_TILES(TILE)
+#undef TILE
 
 Status launch(const Sgemm *problem, const Launch *where)
 {
@@ -223,12 +216,10 @@ Status launch(const Sgemm *problem, const Launch *where)
     if (status.code != STATUS_OK || multiprocessors == 0) {
         return status.code != STATUS_OK ? status : launch_tile<Square>(problem, where);
     }
-    const double low = time_of_waves<Low>(problem, multiprocessors);
-    const double square = time_of_waves<Square>(problem, multiprocessors);
-    const double wide = time_of_waves<Wide>(problem, multiprocessors);
-    return wide < square && wide < low ? launch_tile<Wide>(problem, where)
-           : low < square              ? launch_tile<Low>(problem, where)
-                                       : launch_tile<Square>(problem, where);
+#define TILE(NAME, ROWS, COLS, STAGES, TIME) launch_tile<NAME>,
+    static constexpr Launcher *launchers[] = {WAVES_TILES(TILE)};
+#undef TILE
+    return launchers[plan_waves(problem, multiprocessors).tile](problem, where);
 }
 
 } // namespace

@@ -69,8 +69,8 @@ Status take(const char *what, const Strided *array, bool copied, const Product *
     return workers_copy_batch(&packed, array, count, &product->interrupt);
 }
 
-/* The matrix that the kernel writes. If beta is not 0, it initially holds C, unless *added is set to
- * C. */
+/* The matrix that the kernel writes. If beta is not 0, it initially holds C, unless *added is set
+ * to C. */
 Status take_result(const Product *product, bool copied, Operand *result, Matrix *added)
 {
     const Strided *const out = &product->out;
