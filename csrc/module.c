@@ -312,6 +312,15 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+/* Adds a capsule with the address of a C function, for the JAX front end. */
+static bool add_function(PyObject *module, const char *name, void *function, const char *in_capsule)
+{
+    PyObject *const capsule = PyCapsule_New(function, in_capsule, NULL);
+    const int added = capsule ? PyModule_AddObjectRef(module, name, capsule) : -1;
+    Py_XDECREF(capsule);
+    return added == 0;
+}
+
 static int execute(PyObject *module)
 {
     State *const state = state_of(module);
@@ -322,12 +331,10 @@ static int execute(PyObject *module)
         PyModule_AddStringConstant(module, "_REFERENCE", GPU_REFERENCE) < 0) {
         return -1;
     }
-    PyObject *const c_multiply = PyCapsule_New((void *)sgemm_kernels_multiply_batched,
-                                               "sgemm_kernels.multiply_batched", NULL);
-    const int added =
-        c_multiply ? PyModule_AddObjectRef(module, "_c_multiply_batched", c_multiply) : -1;
-    Py_XDECREF(c_multiply);
-    if (added < 0) {
+    if (!add_function(module, "_c_multiply_batched", (void *)sgemm_kernels_multiply_batched,
+                      "sgemm_kernels.multiply_batched") ||
+        !add_function(module, "_c_multiply_typed", (void *)sgemm_kernels_multiply_typed,
+                      "sgemm_kernels.multiply_typed")) {
         return -1;
     }
     preloaded_offer_engine();

@@ -11,6 +11,8 @@ _GPU_KIND: str  # "cuda", or "hip" in a build for AMD GPUs
 _REFERENCE: str  # the reference variant: "cublas" or "rocblas"
 # a capsule "sgemm_kernels.multiply_batched": sgemm_kernels_multiply_batched of sgemm_kernels.h
 _c_multiply_batched: Any
+# likewise: sgemm_kernels_multiply_typed
+_c_multiply_typed: Any
 
 class Error(Exception): ...
 class DeviceError(Error, RuntimeError): ...

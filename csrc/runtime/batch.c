@@ -10,7 +10,8 @@ enum { ELEMENT = sizeof(float) };
 static Strided matrix_of(const View *array, bool has_rows, bool has_cols, int *leading)
 {
     int axis = array->axes;
-    Strided matrix = {.data = array->data, .rows = 1, .cols = 1, .swapped = array->swapped};
+    Strided matrix = {
+        .data = array->data, .rows = 1, .cols = 1, .swapped = array->swapped, .type = array->type};
     if (has_cols) {
         matrix.cols = array->shape[--axis];
         matrix.col_bytes = array->bytes[axis];

@@ -2,7 +2,9 @@
 
 #include <stdlib.h>
 
-enum { ELEMENT = sizeof(float), MOST_STEPS = VIEW_AXES };
+#include "element.h"
+
+enum { MOST_STEPS = VIEW_AXES };
 enum { MOST_TRIED = 100000 }; /* sums, before the answer is OVERLAP_UNKNOWN: milliseconds */
 static const int64_t furthest = INT64_C(1)
                                 << 60; /* no array reaches so far: sums cannot overflow */
@@ -86,16 +88,18 @@ static Overlap search(const Step *steps, int count, int64_t reach, int64_t low, 
     return OVERLAP_NONE;
 }
 
-/* Whether a sum is less than an element away from `target`. */
-static Overlap comes_near(Sums *sums, int64_t target, int *tried)
+/* Whether an element of `size` bytes at a sum shares a byte with one of `other` bytes at `target`.
+ */
+static Overlap comes_near(Sums *sums, int64_t size, int64_t target, int64_t other, int *tried)
 {
     simplify(sums);
-    return search(sums->steps, sums->count, sums->reach, target - (ELEMENT - 1),
-                  target + (ELEMENT - 1), tried);
+    return search(sums->steps, sums->count, sums->reach, target - (size - 1), target + (other - 1),
+                  tried);
 }
 
 Overlap overlap_within(const View *array)
 {
+    const int64_t size = element_bytes(array->type);
     int tried = 0;
     bool touches = false; /* neighbours along an axis share a byte */
     Sums all = {0};
@@ -105,7 +109,7 @@ Overlap overlap_within(const View *array)
             return OVERLAP_NONE;
         }
         if (length > 1) {
-            touches = touches || (bytes < ELEMENT && bytes > -ELEMENT) ||
+            touches = touches || (bytes < size && bytes > -size) ||
                       !add(&all, bytes, length - 1); /* the addresses wrap */
         }
     }
@@ -123,7 +127,8 @@ Overlap overlap_within(const View *array)
             add(&differences, all.steps[axis].bytes, 2 * all.steps[axis].times);
         }
         add(&differences, all.steps[last].bytes, all.steps[last].times - 1);
-        const Overlap found = comes_near(&differences, below - all.steps[last].bytes, &tried);
+        const Overlap found =
+            comes_near(&differences, size, below - all.steps[last].bytes, size, &tried);
         if (found != OVERLAP_NONE) {
             return found;
         }
@@ -147,6 +152,7 @@ Overlap overlap_between(const Strided *one, const Strided *other)
     const int64_t target = (int64_t)(of_other.first - of_one.first) + sums.reach;
     int tried = 0;
     return add(&sums, one->row_bytes, one->rows - 1) && add(&sums, one->col_bytes, one->cols - 1)
-               ? comes_near(&sums, target, &tried)
+               ? comes_near(&sums, element_bytes(one->type), target, element_bytes(other->type),
+                            &tried)
                : OVERLAP_UNKNOWN;
 }

@@ -3,25 +3,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "element.h"
+
 #if defined(__x86_64__)
 #include <emmintrin.h>
 #endif
 
 enum { ELEMENT = sizeof(float) };
 
-bool strided_as_matrix(const Strided *array, Matrix *matrix)
+bool strided_as_typed(const Strided *array, Matrix *matrix)
 {
+    const int64_t size = element_bytes(array->type);
     const int64_t in_elements =
         array->row_bytes | array->col_bytes | array->batch_bytes | (int64_t)(uintptr_t)array->data;
-    if (array->swapped || in_elements % ELEMENT != 0) {
+    if (array->swapped || in_elements % size != 0) {
         return false;
     }
     *matrix = (Matrix){(float *)array->data,
                        array->rows,
                        array->cols,
-                       array->row_bytes / ELEMENT,
-                       array->col_bytes / ELEMENT,
-                       array->batch_bytes / ELEMENT};
+                       array->row_bytes / size,
+                       array->col_bytes / size,
+                       array->batch_bytes / size};
     /* If a dimension has only one element its stride is arbitrary. Choose the one that suits
      * kernels and is valid as a leading dimension in BLAS. */
     if (matrix->cols <= 1) {
@@ -34,12 +37,18 @@ bool strided_as_matrix(const Strided *array, Matrix *matrix)
     return matrix->row_stride == 1 || matrix->col_stride == 1;
 }
 
+bool strided_as_matrix(const Strided *array, Matrix *matrix)
+{
+    return array->type == ELEMENT_FLOAT32 && strided_as_typed(array, matrix);
+}
+
 bool strided_as_addend(const Strided *array, Matrix *matrix)
 {
     const int64_t in_elements =
         array->row_bytes | array->col_bytes | (int64_t)(uintptr_t)array->data;
     const bool repeats = array->row_bytes == 0 || array->col_bytes == 0;
-    if (array->swapped || in_elements % ELEMENT != 0 || !(repeats || array->col_bytes == ELEMENT)) {
+    if (array->type != ELEMENT_FLOAT32 || array->swapped || in_elements % ELEMENT != 0 ||
+        !(repeats || array->col_bytes == ELEMENT)) {
         return false;
     }
     *matrix = (Matrix){(float *)array->data,
@@ -54,7 +63,7 @@ bool strided_as_addend(const Strided *array, Matrix *matrix)
 bool is_column_major(const Strided *array)
 {
     Matrix matrix;
-    return strided_as_matrix(array, &matrix) && matrix.col_stride != 1;
+    return strided_as_typed(array, &matrix) && matrix.col_stride != 1;
 }
 
 Strided strided_of_matrix(const Matrix *matrix)
@@ -70,22 +79,48 @@ Strided strided_of_matrix(const Matrix *matrix)
 /* A function with the contract of memcpy. */
 typedef void *CopyLine(void *to, const void *from, size_t bytes);
 
-static void copy_block(const Strided *to, const Strided *from, bool swap, CopyLine *copy_line)
+/* Copies single elements of one type, or 16-bit elements as floats. */
+static void copy_singly(char *to, int64_t to_step, const Strided *like, const char *from,
+                        int64_t from_step, bool swap, bool converts)
 {
-    for (int64_t i = 0; i < from->rows; ++i) {
-        char *destination = to->data + i * to->row_bytes;
-        const char *source = from->data + i * from->row_bytes;
-        if (!swap && to->col_bytes == ELEMENT && from->col_bytes == ELEMENT) {
-            copy_line(destination, source, (size_t)from->cols * ELEMENT);
+    for (int64_t j = 0; j < like->cols; ++j, to += to_step, from += from_step) {
+        if (like->type == ELEMENT_FLOAT32) {
+            uint32_t bits;
+            memcpy(&bits, from, sizeof bits);
+            bits = swap ? __builtin_bswap32(bits) : bits;
+            memcpy(to, &bits, sizeof bits);
             continue;
         }
-        for (int64_t j = 0; j < from->cols; ++j) {
-            uint32_t bits;
-            memcpy(&bits, source, ELEMENT);
-            bits = swap ? __builtin_bswap32(bits) : bits;
-            memcpy(destination, &bits, ELEMENT);
-            destination += to->col_bytes;
-            source += from->col_bytes;
+        uint16_t half;
+        memcpy(&half, from, sizeof half);
+        half = swap ? __builtin_bswap16(half) : half;
+        if (converts) {
+            const uint32_t bits = float_of_16_bits(half, like->type);
+            memcpy(to, &bits, sizeof bits);
+        } else {
+            memcpy(to, &half, sizeof half);
+        }
+    }
+}
+
+/* Whether both have contiguous rows of one type. */
+static bool have_equal_rows(const Strided *to, const Strided *from)
+{
+    const int64_t size = element_bytes(from->type);
+    return to->type == from->type && to->col_bytes == size && from->col_bytes == size;
+}
+
+static void copy_block(const Strided *to, const Strided *from, bool swap, CopyLine *copy_line)
+{
+    const bool by_lines = !swap && have_equal_rows(to, from);
+    for (int64_t i = 0; i < from->rows; ++i) {
+        char *const destination = to->data + i * to->row_bytes;
+        const char *const source = from->data + i * from->row_bytes;
+        if (by_lines) {
+            copy_line(destination, source, (size_t)(from->cols * element_bytes(from->type)));
+        } else {
+            copy_singly(destination, to->col_bytes, from, source, from->col_bytes, swap,
+                        to->type != from->type);
         }
     }
 }
@@ -101,8 +136,8 @@ Strided strided_part(const Strided *array, int64_t row, int64_t col, int64_t row
 
 Strided strided_transposed(const Strided *array)
 {
-    return (Strided){array->data,      array->cols,    array->rows,       array->col_bytes,
-                     array->row_bytes, array->swapped, array->batch_bytes};
+    return (Strided){array->data,      array->cols,    array->rows,        array->col_bytes,
+                     array->row_bytes, array->swapped, array->batch_bytes, array->type};
 }
 
 bool strided_join(const Strided *array, int64_t count, Strided *joined)
@@ -119,14 +154,16 @@ bool strided_join(const Strided *array, int64_t count, Strided *joined)
 
 bool strided_is_dense(const Strided *array)
 {
-    return (array->cols <= 1 || array->col_bytes == ELEMENT) &&
-           (array->rows <= 1 || array->row_bytes == array->cols * ELEMENT);
+    const int64_t size = element_bytes(array->type);
+    return (array->cols <= 1 || array->col_bytes == size) &&
+           (array->rows <= 1 || array->row_bytes == array->cols * size);
 }
 
 static void copy_by(const Strided *to, const Strided *from, CopyLine *copy_line)
 {
     const bool swap = to->swapped != from->swapped;
-    const bool by_rows = to->col_bytes == ELEMENT && from->col_bytes == ELEMENT;
+    const bool by_rows =
+        to->col_bytes == element_bytes(to->type) && from->col_bytes == element_bytes(from->type);
     /* Blocks let a transposing copy use every cache line completely. */
     const int64_t block_rows = 64;
     const int64_t block_cols = by_rows ? from->cols : 64;
@@ -188,7 +225,8 @@ void extent_repeat(Extent *extent, int64_t length, int64_t bytes)
 
 Extent strided_extent(const Strided *array)
 {
-    Extent extent = {(uintptr_t)array->data, (uintptr_t)array->data + ELEMENT};
+    Extent extent = {(uintptr_t)array->data,
+                     (uintptr_t)array->data + (uintptr_t)element_bytes(array->type)};
     extent_repeat(&extent, array->rows, array->row_bytes);
     extent_repeat(&extent, array->cols, array->col_bytes);
     return extent;

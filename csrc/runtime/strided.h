@@ -11,19 +11,24 @@
 extern "C" {
 #endif
 
-/* A matrix, or the first of a batch. Element (i, j) of matrix n is the four bytes at data +
- * n * batch_bytes + i * row_bytes + j * col_bytes. */
+/* A matrix, or the first of a batch. Element (i, j) of matrix n begins at data + n * batch_bytes +
+ * i * row_bytes + j * col_bytes. */
 typedef struct Strided {
     char *data;
     int64_t rows, cols;
-    int64_t row_bytes, col_bytes;   /* may be negative, zero, or not a multiple of four */
+    int64_t row_bytes, col_bytes;   /* may be negative, zero, or not whole elements */
     bool swapped;                   /* in the opposite of this machine's byte order */
     int64_t batch_bytes DEFAULT(0); /* 0: all matrices of the batch are this one */
+    ElementType type DEFAULT(ELEMENT_FLOAT32);
 } Strided;
 
 /* If a kernel can read the array without a copy (aligned floats in native byte order, one stride of
  * one element), sets *matrix to it and returns true. */
 bool strided_as_matrix(const Strided *array, Matrix *matrix);
+
+/* The same for a kernel that takes elements of the array's type: strides count them, and `data` is
+ * the address of the first one. */
+bool strided_as_typed(const Strided *array, Matrix *matrix);
 
 /* If a kernel can read C there (addend.h), sets *matrix to it and returns true: aligned floats in
  * native byte order, with rows or columns that are the same, or with contiguous rows. */
@@ -48,7 +53,8 @@ bool strided_join(const Strided *array, int64_t count, Strided *joined);
 /* Whether the array is row-major without gaps. */
 bool strided_is_dense(const Strided *array);
 
-/* Copies every element of `from` to `to`, which has the same shape and shares no memory with it. */
+/* Copies every element of `from` to `to`, which has the same shape and shares no memory with it.
+ * `to` has the same type, or is float32. */
 void strided_copy(const Strided *to, const Strided *from);
 
 /* The same for data that a device reads next. Contiguous rows are written with non-temporal stores

@@ -5,14 +5,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "../base/sgemm.h"
+
 enum { VIEW_AXES = 64 }; /* NumPy's limit */
 
-/* Element (i, j, ...) is the four bytes at data + i * bytes[0] + j * bytes[1] + ... */
+/* Element (i, j, ...) begins at data + i * bytes[0] + j * bytes[1] + ... */
 typedef struct {
     char *data;
     int axes;
     bool swapped; /* in the opposite of this machine's byte order */
     int64_t shape[VIEW_AXES], bytes[VIEW_AXES];
+    ElementType type DEFAULT(ELEMENT_FLOAT32);
 } View;
 
 #endif

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "../base/threads.h"
+#include "element.h"
 
 enum { WORKERS_OF_A_GPU = 15, MOST_PARTS = 32, PAGE = 4096, BLOCK_ROWS = 64 };
 static const int64_t least_part = 1 << 16, most_part = 1 << 18; /* elements */
@@ -282,7 +283,7 @@ static Strided as_one_row(const Strided *array, int64_t count)
     Strided row = *array;
     row.cols = count * array->rows * array->cols;
     row.rows = 1;
-    row.col_bytes = sizeof(float);
+    row.col_bytes = element_bytes(array->type);
     return row;
 }
 

@@ -8,6 +8,7 @@
 #include "../../base/undisturbed.h"
 #include "../../runtime/batch.h"
 #include "../../runtime/catalog.h"
+#include "../../runtime/element.h"
 #include "../../runtime/kept_proofs.h"
 #include "../../runtime/many.h"
 #include "../../runtime/overlap.h"
@@ -20,6 +21,10 @@ _Static_assert(SGEMM_KERNELS_OK == (int)STATUS_OK && SGEMM_KERNELS_DEVICE == (in
                    SGEMM_KERNELS_UNSUPPORTED == (int)STATUS_UNSUPPORTED &&
                    SGEMM_KERNELS_INVALID == (int)STATUS_INVALID,
                "the codes of the C interface are those of status.h");
+_Static_assert(SGEMM_KERNELS_FLOAT32 == (int)ELEMENT_FLOAT32 &&
+                   SGEMM_KERNELS_FLOAT16 == (int)ELEMENT_FLOAT16 &&
+                   SGEMM_KERNELS_BFLOAT16 == (int)ELEMENT_BFLOAT16,
+               "the types of the C interface are those of sgemm.h");
 
 /* The handle that names the legacy default stream explicitly, in CUDA and in HIP. */
 static void *const legacy_stream = (void *)1;
@@ -130,23 +135,24 @@ const char *sgemm_kernels_variant(int index)
 
 /* ------------------------------------------------------------------ products */
 
-enum { ELEMENT = sizeof(float), ADDRESS_BITS = 56 }; /* a process has at most 2^56 bytes */
+enum { ADDRESS_BITS = 56 }; /* a process has at most 2^56 bytes */
 
 /* A stride in bytes. check_span accepts one that overflows only along an axis with one element,
  * where it is never used. */
-static int64_t bytes_of(int64_t stride)
+static int64_t bytes_of(int64_t stride, int dtype)
 {
     int64_t bytes;
-    return __builtin_mul_overflow(stride, ELEMENT, &bytes) ? 0 : bytes;
+    return __builtin_mul_overflow(stride, element_bytes((ElementType)dtype), &bytes) ? 0 : bytes;
 }
 
-static Strided strided_of(const sgemm_kernels_matrix *matrix)
+static Strided strided_of(const sgemm_kernels_operand *matrix)
 {
     return (Strided){.data = (char *)matrix->data,
                      .rows = matrix->rows,
                      .cols = matrix->cols,
-                     .row_bytes = bytes_of(matrix->row_stride),
-                     .col_bytes = bytes_of(matrix->col_stride)};
+                     .row_bytes = bytes_of(matrix->row_stride, matrix->dtype),
+                     .col_bytes = bytes_of(matrix->col_stride, matrix->dtype),
+                     .type = (ElementType)matrix->dtype};
 }
 
 /* The elements that `length` steps of a stride span. */
@@ -158,12 +164,13 @@ static Wide span(int64_t length, int64_t stride)
 }
 
 /* Checks that the matrices of a batch, which are not empty, fit in an address space. */
-static Status check_span(const char *name, const sgemm_kernels_matrix *matrix, int64_t count,
+static Status check_span(const char *name, const sgemm_kernels_operand *matrix, int64_t count,
                          int64_t stride)
 {
     const Wide elements = span(count, stride) + span(matrix->rows, matrix->row_stride) +
                           span(matrix->cols, matrix->col_stride) + 1;
-    if (elements <= ((Wide)1 << ADDRESS_BITS) / ELEMENT) {
+    const int64_t size = element_bytes((ElementType)matrix->dtype);
+    if (elements <= ((Wide)1 << ADDRESS_BITS) / (Wide)size) {
         return status_ok();
     }
     char of_batch[60] = "";
@@ -180,9 +187,49 @@ static Status check_span(const char *name, const sgemm_kernels_matrix *matrix, i
 /* Four matrices in the order of batch.h, and the strides of a batch. */
 typedef struct {
     int64_t count;
-    const sgemm_kernels_matrix *matrix[OPERANDS];
+    bool given[OPERANDS]; /* the caller passed its address */
+    sgemm_kernels_operand matrix[OPERANDS];
     int64_t stride[OPERANDS];
 } Operands;
+
+/* The caller's arrays of matrices, or one matrix each. */
+typedef struct {
+    const sgemm_kernels_operand *typed[2]; /* A and B of any type */
+    const sgemm_kernels_matrix *floats[OPERANDS];
+} Lists;
+
+static bool are_given(const Lists *lists, int operand)
+{
+    return lists->floats[operand] || (operand <= OF_B && lists->typed[operand]);
+}
+
+/* Number n of the operands. */
+static Operands operands_at(const Lists *lists, int64_t n)
+{
+    Operands one = {.count = 1};
+    for (int operand = 0; operand < OPERANDS; ++operand) {
+        const sgemm_kernels_matrix *const floats = lists->floats[operand];
+        one.given[operand] = are_given(lists, operand);
+        if (floats) {
+            one.matrix[operand] = (sgemm_kernels_operand){
+                floats[n].data,       floats[n].rows,       floats[n].cols,
+                floats[n].row_stride, floats[n].col_stride, SGEMM_KERNELS_FLOAT32};
+        } else if (one.given[operand]) {
+            one.matrix[operand] = lists->typed[operand][n];
+        }
+    }
+    return one;
+}
+
+static Status check_dtype(const char *name, int dtype)
+{
+    return dtype >= SGEMM_KERNELS_FLOAT32 && dtype <= SGEMM_KERNELS_BFLOAT16
+               ? status_ok()
+               : status_error(STATUS_INVALID,
+                              "%s has the dtype %d: pass SGEMM_KERNELS_FLOAT32 (0), "
+                              "SGEMM_KERNELS_FLOAT16 (1) or SGEMM_KERNELS_BFLOAT16 (2)",
+                              name, dtype);
+}
 
 /* Checks the matrix of an operand in a batch. */
 static Status check_matrix(const Operands *operands, int operand, int64_t rows, int64_t cols)
@@ -190,7 +237,11 @@ static Status check_matrix(const Operands *operands, int operand, int64_t rows, 
     static const char *const names[OPERANDS] = {
         [OF_A] = "A", [OF_B] = "B", [OF_C] = "C", [OF_OUT] = "out"};
     const char *const name = names[operand];
-    const sgemm_kernels_matrix *const matrix = operands->matrix[operand];
+    const sgemm_kernels_operand *const matrix = &operands->matrix[operand];
+    const Status typed = check_dtype(name, matrix->dtype);
+    if (typed.code != STATUS_OK) {
+        return typed;
+    }
     const long long found_rows = matrix->rows, found_cols = matrix->cols;
     if (found_rows < 0 || found_cols < 0) {
         return status_error(STATUS_INVALID, "%s has the negative shape (%lld, %lld)", name,
@@ -207,32 +258,32 @@ static Status check_matrix(const Operands *operands, int operand, int64_t rows, 
                         : status_error(STATUS_INVALID, "%s has the address 0", name);
 }
 
-static Overlap overlap_of_out(const sgemm_kernels_matrix *out, int64_t count, int64_t stride)
+static Overlap overlap_of_out(const sgemm_kernels_operand *out, int64_t count, int64_t stride)
 {
-    const View view = {
-        .data = (char *)out->data,
-        .axes = 3,
-        .shape = {count, out->rows, out->cols},
-        .bytes = {bytes_of(stride), bytes_of(out->row_stride), bytes_of(out->col_stride)}};
+    const Strided one = strided_of(out);
+    const View view = {.data = one.data,
+                       .axes = 3,
+                       .shape = {count, one.rows, one.cols},
+                       .bytes = {bytes_of(stride, out->dtype), one.row_bytes, one.col_bytes}};
     return overlap_within(&view);
 }
 
 /* Checks the pointers that must not be NULL. C may be NULL if beta is 0, and all matrices if there
  * is no product. */
-static Status check_given(const char *variant, const sgemm_kernels_place *place,
-                          const Operands *operands)
+static Status check_given(const char *variant, const sgemm_kernels_place *place, int64_t count,
+                          const Lists *lists)
 {
     const struct {
         const char *name;
-        const void *value;
-    } all[] = {{"variant", variant},
-               {"place", place},
-               {"A", operands->matrix[OF_A]},
-               {"B", operands->matrix[OF_B]},
-               {"out", operands->matrix[OF_OUT]}};
-    const size_t needed = operands->count == 0 ? 2 : sizeof all / sizeof *all;
+        bool given;
+    } all[] = {{"variant", variant != NULL},
+               {"place", place != NULL},
+               {"A", are_given(lists, OF_A)},
+               {"B", are_given(lists, OF_B)},
+               {"out", are_given(lists, OF_OUT)}};
+    const size_t needed = count == 0 ? 2 : sizeof all / sizeof *all;
     for (size_t index = 0; index < needed; ++index) {
-        if (!all[index].value) {
+        if (!all[index].given) {
             return status_error(STATUS_INVALID, "%s is NULL", all[index].name);
         }
     }
@@ -242,9 +293,9 @@ static Status check_given(const char *variant, const sgemm_kernels_place *place,
 /* Checks what product_run requires of its caller. */
 static Status check(const Operands *operands, float beta)
 {
-    const sgemm_kernels_matrix *const A = operands->matrix[OF_A], *const B = operands->matrix[OF_B],
-                                      *const C = operands->matrix[OF_C],
-                                      *const out = operands->matrix[OF_OUT];
+    const sgemm_kernels_operand *const A = &operands->matrix[OF_A],
+                                       *const B = &operands->matrix[OF_B],
+                                       *const out = &operands->matrix[OF_OUT];
     if (operands->count <= 0) {
         return operands->count == 0
                    ? status_ok()
@@ -255,8 +306,9 @@ static Status check(const Operands *operands, float beta)
     status = status.code == STATUS_OK ? check_matrix(operands, OF_B, A->cols, B->cols) : status;
     status = status.code == STATUS_OK ? check_matrix(operands, OF_OUT, A->rows, B->cols) : status;
     if (status.code == STATUS_OK && beta != 0.0f) {
-        status = C ? check_matrix(operands, OF_C, A->rows, B->cols)
-                   : status_error(STATUS_INVALID, "beta is %g but C is missing", beta);
+        status = operands->given[OF_C]
+                     ? check_matrix(operands, OF_C, A->rows, B->cols)
+                     : status_error(STATUS_INVALID, "beta is %g but C is missing", beta);
     }
     const Overlap overlap = status.code == STATUS_OK
                                 ? overlap_of_out(out, operands->count, operands->stride[OF_OUT])
@@ -302,7 +354,7 @@ static Status check_variant(const Product *product)
     return status;
 }
 
-static Strided transposed(const sgemm_kernels_matrix *matrix)
+static Strided transposed(const sgemm_kernels_operand *matrix)
 {
     const Strided array = strided_of(matrix);
     return strided_transposed(&array);
@@ -312,18 +364,18 @@ static Strided transposed(const sgemm_kernels_matrix *matrix)
  * kernels write row-major results: out.T = alpha * B.T @ A.T + beta * C.T. */
 static void set_operands(Product *product, Batch *batch, const Operands *operands)
 {
-    const sgemm_kernels_matrix *const out = operands->matrix[OF_OUT];
+    const sgemm_kernels_operand *const out = &operands->matrix[OF_OUT];
     const bool transposes = out->row_stride == 1 && out->col_stride >= out->rows && out->cols > 1;
     Strided *const places[OPERANDS] = {&product->A, &product->B, &product->C, &product->out};
     batch->axes = operands->count > 1;
     batch->length[0] = operands->count;
     for (int operand = 0; operand < OPERANDS; ++operand) {
         const int from = transposes && operand <= OF_B ? OF_A + OF_B - operand : operand;
-        const sgemm_kernels_matrix *const matrix = operands->matrix[from];
+        const sgemm_kernels_operand *const matrix = &operands->matrix[from];
         if (operand != OF_C || product->beta != 0.0f) {
             *places[operand] = transposes ? transposed(matrix) : strided_of(matrix);
         }
-        batch->bytes[operand][0] = bytes_of(operands->stride[from]);
+        batch->bytes[operand][0] = bytes_of(operands->stride[from], matrix->dtype);
     }
 }
 
@@ -355,22 +407,43 @@ static void *stream_of(const sgemm_kernels_place *place)
 }
 
 static Status multiply(const char *variant, const sgemm_kernels_place *place, float alpha,
-                       float beta, const Operands *operands, Call *call)
+                       float beta, const Lists *lists, int64_t count,
+                       const int64_t stride[OPERANDS], Call *call)
 {
     Product product;
-    Status status = check_given(variant, place, operands);
-    status = status.code == STATUS_OK ? begin(variant, place, alpha, beta, call, &product) : status;
-    status = status.code == STATUS_OK ? check(operands, beta) : status;
+    Status status = check_given(variant, place, count, lists);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    Operands operands = {.count = 0};
+    if (count != 0) {
+        operands = operands_at(lists, 0);
+    }
+    operands.count = count;
+    memcpy(operands.stride, stride, sizeof operands.stride);
+    status = begin(variant, place, alpha, beta, call, &product);
+    status = status.code == STATUS_OK ? check(&operands, beta) : status;
     status = status.code == STATUS_OK ? check_device(place, &product) : status;
-    const sgemm_kernels_matrix *const out = operands->matrix[OF_OUT];
-    if (status.code != STATUS_OK || operands->count == 0 || out->rows == 0 || out->cols == 0) {
+    const sgemm_kernels_operand *const out = &operands.matrix[OF_OUT];
+    if (status.code != STATUS_OK || count == 0 || out->rows == 0 || out->cols == 0) {
         return status;
     }
     Batch batch;
-    set_operands(&product, &batch, operands);
+    set_operands(&product, &batch, &operands);
     return place->memory == SGEMM_KERNELS_HOST_MEMORY
                ? product_run(&product, &batch, &product.device, 1)
                : device_kinds[DEVICE_CUDA]->queue(&product, &batch, stream_of(place));
+}
+
+static int multiply_reported(const char *variant, const sgemm_kernels_place *place, float alpha,
+                             float beta, const Lists *lists, int64_t count,
+                             const int64_t stride[OPERANDS], sgemm_kernels_status *status)
+{
+    Call call;
+    call_begin(&call);
+    const Status result = multiply(variant, place, alpha, beta, lists, count, stride, &call);
+    call_end(&call);
+    return report(&result, call.out_changed, status);
 }
 
 int sgemm_kernels_multiply_batched(const char *variant, const sgemm_kernels_place *place,
@@ -380,16 +453,23 @@ int sgemm_kernels_multiply_batched(const char *variant, const sgemm_kernels_plac
                                    int64_t stride_C, const sgemm_kernels_matrix *out,
                                    int64_t stride_out, sgemm_kernels_status *status)
 {
-    const Operands operands = {
-        count,
-        {[OF_A] = A, [OF_B] = B, [OF_C] = C, [OF_OUT] = out},
-        {[OF_A] = stride_A, [OF_B] = stride_B, [OF_C] = stride_C, [OF_OUT] = stride_out},
-    };
-    Call call;
-    call_begin(&call);
-    const Status result = multiply(variant, place, alpha, beta, &operands, &call);
-    call_end(&call);
-    return report(&result, call.out_changed, status);
+    const Lists lists = {.floats = {[OF_A] = A, [OF_B] = B, [OF_C] = C, [OF_OUT] = out}};
+    const int64_t stride[] = {
+        [OF_A] = stride_A, [OF_B] = stride_B, [OF_C] = stride_C, [OF_OUT] = stride_out};
+    return multiply_reported(variant, place, alpha, beta, &lists, count, stride, status);
+}
+
+int sgemm_kernels_multiply_typed(const char *variant, const sgemm_kernels_place *place,
+                                 int64_t count, float alpha, const sgemm_kernels_operand *A,
+                                 int64_t stride_A, const sgemm_kernels_operand *B, int64_t stride_B,
+                                 float beta, const sgemm_kernels_matrix *C, int64_t stride_C,
+                                 const sgemm_kernels_matrix *out, int64_t stride_out,
+                                 sgemm_kernels_status *status)
+{
+    const Lists lists = {{A, B}, {[OF_C] = C, [OF_OUT] = out}};
+    const int64_t stride[] = {
+        [OF_A] = stride_A, [OF_B] = stride_B, [OF_C] = stride_C, [OF_OUT] = stride_out};
+    return multiply_reported(variant, place, alpha, beta, &lists, count, stride, status);
 }
 
 int sgemm_kernels_multiply(const char *variant, const sgemm_kernels_place *place, float alpha,
@@ -403,21 +483,12 @@ int sgemm_kernels_multiply(const char *variant, const sgemm_kernels_place *place
 
 /* ------------------------------------------------------------------ many products */
 
-/* The operands of product n. */
-static Operands operands_at(const Operands *all, int64_t n)
-{
-    Operands one = {.count = 1};
-    for (int operand = 0; operand < OPERANDS; ++operand) {
-        one.matrix[operand] = all->matrix[operand] ? all->matrix[operand] + n : NULL;
-    }
-    return one;
-}
-
 /* Checks all products and stores them. */
-static Status take_products(const Operands *all, const Product *model, Product *products)
+static Status take_products(const Lists *lists, int64_t count, const Product *model,
+                            Product *products)
 {
-    for (int64_t n = 0; n < all->count; ++n) {
-        const Operands one = operands_at(all, n);
+    for (int64_t n = 0; n < count; ++n) {
+        const Operands one = operands_at(lists, n);
         const Status status = check(&one, model->beta);
         if (status.code != STATUS_OK) {
             return status_error(status.code, "product %lld: %s", (long long)n, status.message);
@@ -426,37 +497,47 @@ static Status take_products(const Operands *all, const Product *model, Product *
         products[n] = *model;
         set_operands(&products[n], &none, &one);
     }
-    return many_check_outs(products, all->count);
+    return many_check_outs(products, count);
 }
 
 static Status multiply_many(const char *variant, const sgemm_kernels_place *place, float alpha,
-                            float beta, const Operands *all, Call *call)
+                            float beta, const Lists *lists, int64_t count, Call *call)
 {
     Product model;
-    Status status = check_given(variant, place, all);
+    Status status = check_given(variant, place, count, lists);
     status = status.code == STATUS_OK ? begin(variant, place, alpha, beta, call, &model) : status;
     status = status.code == STATUS_OK ? check_device(place, &model) : status;
-    if (status.code != STATUS_OK || all->count == 0) {
+    if (status.code != STATUS_OK || count == 0) {
         return status;
     }
-    if (all->count < 0) {
+    if (count < 0) {
         return status_error(STATUS_INVALID, "the list has the negative count %lld",
-                            (long long)all->count);
+                            (long long)count);
     }
-    Product *const products = calloc((size_t)all->count, sizeof *products);
+    Product *const products = calloc((size_t)count, sizeof *products);
     if (!products) {
         return status_error(STATUS_OUT_OF_MEMORY, "no host memory for a list of %lld products",
-                            (long long)all->count);
+                            (long long)count);
     }
-    status = take_products(all, &model, products);
+    status = take_products(lists, count, &model, products);
     if (status.code == STATUS_OK) {
-        status =
-            place->memory == SGEMM_KERNELS_HOST_MEMORY
-                ? many_run(products, all->count, &model.device, 1)
-                : device_kinds[DEVICE_CUDA]->queue_many(products, all->count, stream_of(place));
+        status = place->memory == SGEMM_KERNELS_HOST_MEMORY
+                     ? many_run(products, count, &model.device, 1)
+                     : device_kinds[DEVICE_CUDA]->queue_many(products, count, stream_of(place));
     }
     free(products);
     return status;
+}
+
+static int many_reported(const char *variant, const sgemm_kernels_place *place, float alpha,
+                         float beta, const Lists *lists, int64_t count,
+                         sgemm_kernels_status *status)
+{
+    Call call;
+    call_begin(&call);
+    const Status result = multiply_many(variant, place, alpha, beta, lists, count, &call);
+    call_end(&call);
+    return report(&result, call.out_changed, status);
 }
 
 int sgemm_kernels_multiply_many(const char *variant, const sgemm_kernels_place *place,
@@ -465,12 +546,18 @@ int sgemm_kernels_multiply_many(const char *variant, const sgemm_kernels_place *
                                 const sgemm_kernels_matrix *C, const sgemm_kernels_matrix *out,
                                 sgemm_kernels_status *status)
 {
-    const Operands all = {count, {[OF_A] = A, [OF_B] = B, [OF_C] = C, [OF_OUT] = out}, {0}};
-    Call call;
-    call_begin(&call);
-    const Status result = multiply_many(variant, place, alpha, beta, &all, &call);
-    call_end(&call);
-    return report(&result, call.out_changed, status);
+    const Lists lists = {.floats = {[OF_A] = A, [OF_B] = B, [OF_C] = C, [OF_OUT] = out}};
+    return many_reported(variant, place, alpha, beta, &lists, count, status);
+}
+
+int sgemm_kernels_multiply_many_typed(const char *variant, const sgemm_kernels_place *place,
+                                      int64_t count, float alpha, const sgemm_kernels_operand *A,
+                                      const sgemm_kernels_operand *B, float beta,
+                                      const sgemm_kernels_matrix *C,
+                                      const sgemm_kernels_matrix *out, sgemm_kernels_status *status)
+{
+    const Lists lists = {{A, B}, {[OF_C] = C, [OF_OUT] = out}};
+    return many_reported(variant, place, alpha, beta, &lists, count, status);
 }
 
 /* ------------------------------------------------------------------ pinned memory */

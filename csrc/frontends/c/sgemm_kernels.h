@@ -26,6 +26,17 @@ typedef struct {
     int64_t row_stride, col_stride;
 } sgemm_kernels_matrix;
 
+/* The types of an operand's elements. Results, and C, are float32. */
+enum { SGEMM_KERNELS_FLOAT32 = 0, SGEMM_KERNELS_FLOAT16 = 1, SGEMM_KERNELS_BFLOAT16 = 2 };
+
+/* A matrix that is only read, with elements of one of these types. */
+typedef struct {
+    const void *data;
+    int64_t rows, cols;
+    int64_t row_stride, col_stride; /* in elements */
+    int dtype;
+} sgemm_kernels_operand;
+
 /* The device that is not a GPU. It computes the same products with the same kernels, and is slow.
  * GPUs have the indices 0, 1, ... */
 enum { SGEMM_KERNELS_CPU = -1 };
@@ -99,6 +110,22 @@ SGEMM_KERNELS_API int sgemm_kernels_multiply_batched(
 SGEMM_KERNELS_API int sgemm_kernels_multiply_many(
     const char *variant, const sgemm_kernels_place *place, int64_t count, float alpha,
     const sgemm_kernels_matrix *A, const sgemm_kernels_matrix *B, float beta,
+    const sgemm_kernels_matrix *C, const sgemm_kernels_matrix *out, sgemm_kernels_status *status);
+
+/* sgemm_kernels_multiply_batched for operands of 16 bits. A and B may have different types. The
+ * result is float32, and is as exact as if both had been converted to float32 before. Two operands
+ * of the same 16-bit type are multiplied as they are by variant "auto", if the GPU has a kernel for
+ * them; every other variant multiplies float32 copies. */
+SGEMM_KERNELS_API int sgemm_kernels_multiply_typed(
+    const char *variant, const sgemm_kernels_place *place, int64_t count, float alpha,
+    const sgemm_kernels_operand *A, int64_t stride_A, const sgemm_kernels_operand *B,
+    int64_t stride_B, float beta, const sgemm_kernels_matrix *C, int64_t stride_C,
+    const sgemm_kernels_matrix *out, int64_t stride_out, sgemm_kernels_status *status);
+
+/* sgemm_kernels_multiply_many for such operands. */
+SGEMM_KERNELS_API int sgemm_kernels_multiply_many_typed(
+    const char *variant, const sgemm_kernels_place *place, int64_t count, float alpha,
+    const sgemm_kernels_operand *A, const sgemm_kernels_operand *B, float beta,
     const sgemm_kernels_matrix *C, const sgemm_kernels_matrix *out, sgemm_kernels_status *status);
 
 /* Host memory, aligned to 64 bytes, that the GPU reads and writes directly: it is pinned, unless

@@ -38,6 +38,7 @@ void device_array_view(PyObject *array, View *view)
     view->data = (char *)self->block->matrix.data;
     view->axes = self->axes;
     view->swapped = false;
+    view->type = ELEMENT_FLOAT32;
     memcpy(view->shape, self->shape, (size_t)self->axes * sizeof *self->shape);
     memcpy(view->bytes, self->bytes, (size_t)self->axes * sizeof *self->bytes);
 }

@@ -109,6 +109,7 @@ bool operand_array(PyObject *argument, const char *name, View *view)
     view->data = PyArray_BYTES(array);
     view->axes = PyArray_NDIM(array);
     view->swapped = PyArray_ISBYTESWAPPED(array);
+    view->type = ELEMENT_FLOAT32;
     for (int axis = 0; axis < view->axes; ++axis) {
         view->shape[axis] = PyArray_DIM(array, axis);
         view->bytes[axis] = PyArray_STRIDE(array, axis);

@@ -78,7 +78,8 @@ static bool matrix_of(const View *B, Strided *matrix)
                         .cols = B->shape[1],
                         .row_bytes = B->bytes[0],
                         .col_bytes = B->bytes[1],
-                        .swapped = B->swapped};
+                        .swapped = B->swapped,
+                        .type = B->type};
     return true;
 }
 

@@ -1,5 +1,7 @@
 #include "strided_copy.h"
 
+#include "../element.h"
+
 namespace {
 
 constexpr int side = 32, lines = 8; /* size of a tile; rows of threads in a block */
@@ -9,27 +11,48 @@ __device__ char *place(const Strided &X, int64_t row, int64_t col)
     return X.data + row * X.row_bytes + col * X.col_bytes;
 }
 
-__device__ bool is_aligned(const char *at)
+template <class Bits> __device__ bool is_aligned(const char *at)
 {
-    return reinterpret_cast<uintptr_t>(at) % sizeof(uint32_t) == 0;
+    return reinterpret_cast<uintptr_t>(at) % sizeof(Bits) == 0;
 }
 
-__device__ uint32_t load(const char *at)
+template <class Bits> __device__ Bits load(const char *at)
 {
-    if (is_aligned(at)) {
-        return *reinterpret_cast<const uint32_t *>(at);
+    if (is_aligned<Bits>(at)) {
+        return *reinterpret_cast<const Bits *>(at);
     }
-    uint32_t bits;
+    Bits bits;
     memcpy(&bits, at, sizeof bits); /* unaligned: byte by byte */
     return bits;
 }
 
-__device__ void store(char *at, uint32_t bits)
+template <class Bits> __device__ void store(char *at, Bits bits)
 {
-    if (is_aligned(at)) {
-        *reinterpret_cast<uint32_t *>(at) = bits;
+    if (is_aligned<Bits>(at)) {
+        *reinterpret_cast<Bits *>(at) = bits;
     } else {
         memcpy(at, &bits, sizeof bits);
+    }
+}
+
+/* The bits of an element, in native byte order and as a float if `as_float`. */
+__device__ uint32_t load_element(const char *at, const Strided &from, bool as_float)
+{
+    if (from.type == ELEMENT_FLOAT32) {
+        const uint32_t bits = load<uint32_t>(at);
+        return from.swapped ? __byte_perm(bits, 0, 0x0123) : bits;
+    }
+    const uint32_t loaded = load<uint16_t>(at);
+    const auto bits = static_cast<uint16_t>(from.swapped ? __byte_perm(loaded, 0, 0x4401) : loaded);
+    return as_float ? float_of_16_bits(bits, from.type) : bits;
+}
+
+__device__ void store_element(char *at, const Strided &to, uint32_t bits)
+{
+    if (to.type == ELEMENT_FLOAT32) {
+        store<uint32_t>(at, to.swapped ? __byte_perm(bits, 0, 0x0123) : bits);
+    } else {
+        store<uint16_t>(at, static_cast<uint16_t>(bits)); /* a copy for a kernel: never swapped */
     }
 }
 
@@ -53,8 +76,8 @@ __global__ void copy_elements(Strided to, Strided from)
     for (int line = static_cast<int>(threadIdx.y); line < side; line += lines) {
         const int i = reads_rows ? line : across, j = reads_rows ? across : line;
         if (first_row + i < from.rows && first_col + j < from.cols) {
-            const uint32_t bits = load(place(from, first_row + i, first_col + j));
-            tile[i][j] = from.swapped == to.swapped ? bits : __byte_perm(bits, 0, 0x0123);
+            tile[i][j] = load_element(place(from, first_row + i, first_col + j), from,
+                                      to.type == ELEMENT_FLOAT32);
         }
     }
     __syncthreads();
@@ -62,7 +85,7 @@ __global__ void copy_elements(Strided to, Strided from)
     for (int line = static_cast<int>(threadIdx.y); line < side; line += lines) {
         const int i = writes_rows ? line : across, j = writes_rows ? across : line;
         if (first_row + i < to.rows && first_col + j < to.cols) {
-            store(place(to, first_row + i, first_col + j), tile[i][j]);
+            store_element(place(to, first_row + i, first_col + j), to, tile[i][j]);
         }
     }
 }
