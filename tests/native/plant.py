@@ -40,7 +40,7 @@ BUGS = {
     "fused_order_of_k": {"4 * d + i / 2 * 2 + lane": "4 * d + (1 - i / 2) * 2 + lane"},
     # splits two rows into each other's registers
     "fused_place_of_row": {
-        "(row + i % 2 * 8) * row_floats": "(row + (1 - i % 2) * 8) * row_floats"
+        "(row + i % 2 * 8) * line_floats": "(row + (1 - i % 2) * 8) * line_floats"
     },
     # reads a stage before its tiles have arrived
     "fused_no_wait": {"mbarrier_wait(shared.full + ahead.index, ahead.parity);": ""},

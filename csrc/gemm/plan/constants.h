@@ -36,10 +36,11 @@ static const double small_results_8 = 1.17; /* the same for 8 x 8 */
 static const double small_latency = 2.7;    /* cycles per issue slot of a lone warp (measured) */
 
 /* Tensor cores, for waves and in part for mma: fitted to an H200, except for tensor_unaligned,
- * which is from a profile. */
+ * which is from a profile, and tensor_store_unaligned, which is from 17 products. */
 static const double tensor_rate = 571;    /* float32 multiply-adds per cycle and multiprocessor */
 static const double tensor_start = 32000; /* cycles of all launches */
 static const double tensor_store = 0.83;  /* cycles to check and store a result */
+static const double tensor_store_unaligned = 2; /* factor on that, if rows of C are no float4s */
 static const double tensor_splitting = 0.89; /* share of from_memory at which operands are split */
 static const double tensor_unaligned = 1.9;  /* factor on splitting K-major rows not in float4s */
 static const double tensor_margin = 0.9;     /* share of the time on CUDA cores to stay below */
@@ -51,20 +52,20 @@ static const double tensor_margin = 0.9;     /* share of the time on CUDA cores 
     TILE(Wide, 128, 192, 5, 1.45)
 
 /* fused: fitted to 570 products on an H200, except for the two of copying A, which are from a
- * profile, and fused_unaligned, which is from two batches. */
-static const double fused_start = 24700;       /* cycles of all launches */
-static const double fused_work = 1080;         /* cycles of a block for each tile */
-static const double fused_wide_chunk = 2288;   /* cycles of a K chunk, 128 columns */
-static const double fused_narrow_chunk = 1773; /* cycles of a K chunk, 64 columns */
-static const double fused_store = 0.55;        /* cycles to check and store a result */
-static const double fused_unaligned = 2;       /* factor on that, if rows of C are no float4s */
-static const double fused_adding = 3150;       /* cycles of the kernel that adds slices of K */
-static const double fused_slice = 730;         /* cycles of that for each slice */
+ * profile, and fused_second_split, which is an estimate. */
+static const double fused_start = 24700;            /* cycles of all launches */
+static const double fused_work = 1080;              /* cycles of a block for each tile */
+static const double fused_wide_chunk = 2288;        /* cycles of a K chunk, 128 columns */
+static const double fused_narrow_chunk = 1773;      /* cycles of a K chunk, 64 columns */
+static const double fused_store = 0.55;             /* cycles to check and store a result */
+static const double fused_adding = 3150;            /* cycles of the kernel that adds slices of K */
+static const double fused_slice = 730;              /* cycles of that for each slice */
 static const double fused_splitk_reduce_rate = 8.3; /* bytes per cycle and multiprocessor of that */
-static const double fused_mn_major = 1.62; /* cycles per step of K to split an MN-major B */
-static const double fused_memory = 1585;   /* bytes per cycle of memory */
-static const double fused_copy = 6000;     /* cycles to copy A, */
-static const double fused_copying = 1180;  /* and bytes per cycle that the copy moves */
+static const double fused_mn_major = 1.62;     /* cycles per step of K to split an MN-major B */
+static const double fused_second_split = 4000; /* or for a long K cycles of a second kernel */
+static const double fused_memory = 1585;       /* bytes per cycle of memory */
+static const double fused_copy = 6000;         /* cycles to copy A, */
+static const double fused_copying = 1180;      /* and bytes per cycle that the copy moves */
 
 /* The host's cycles for a launch: 3.5 microseconds at 1.8 GHz. */
 static const double launch_cycles = 6500;

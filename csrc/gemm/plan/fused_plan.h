@@ -21,7 +21,8 @@ enum {
     FUSED_CHUNK = 64,  /* steps of K with one scale */
     FUSED_WIDE = 128,  /* columns of a tile of C */
     FUSED_NARROW = 64, /* columns of a tile of C */
-    FUSED_MOST_SLICES = 16,
+    FUSED_MOST_SLICES = 64,
+    FUSED_MOST_WAVES = 4,     /* of slices of K */
     FUSED_SHORTEST_SLICE = 4, /* in chunks */
     FUSED_OVERLAPPED = 12     /* chunks of a tile, up to which a block computes several tiles */
 };
@@ -33,17 +34,37 @@ static inline bool fused_transposes(const Sgemm *p)
     return p->C.cols > 2 * p->C.rows;
 }
 
-/* Rows from one matrix A of the batch to the next, if TMA can load all of them as one matrix; -1 if
- * it cannot. */
-static inline int64_t fused_rows_apart(const Sgemm *p)
+/* Whether A is read as lines along its rows, not along K. */
+static inline bool fused_is_mn_major(const Sgemm *p)
 {
-    const Matrix *const A = &p->A;
-    const int64_t last = A->batch_stride ? p->count - 1 : 0;
-    const int64_t apart = last && A->row_stride > 0 ? A->batch_stride / A->row_stride : 0;
-    const bool loads = tma_can_load(A) && apart >= 0 &&
-                       (last == 0 || apart * A->row_stride == A->batch_stride) &&
-                       apart <= (INT32_MAX - A->rows) / (last ? last : 1);
+    return p->A.col_stride != 1;
+}
+
+/* A as TMA sees it: its lines are contiguous. */
+static inline Matrix fused_lines(const Sgemm *p)
+{
+    return fused_is_mn_major(p) ? matrix_transposed(&p->A) : p->A;
+}
+
+/* Lines from one matrix A of the batch to the next, if TMA can load all of them as one matrix; -1
+ * if it cannot. If lines are steps of K, the last K chunk must not reach into the next matrix. */
+static inline int64_t fused_lines_apart(const Sgemm *p)
+{
+    const Matrix X = fused_lines(p);
+    const int64_t last = X.batch_stride ? p->count - 1 : 0;
+    const int64_t apart = last && X.row_stride > 0 ? X.batch_stride / X.row_stride : 0;
+    const bool loads = tma_can_load(&X) && apart >= 0 &&
+                       (last == 0 || apart * X.row_stride == X.batch_stride) &&
+                       (last == 0 || !fused_is_mn_major(p) || X.rows % FUSED_CHUNK == 0) &&
+                       apart <= (INT32_MAX - X.rows) / (last ? last : 1);
     return loads ? apart : -1;
+}
+
+/* The factor on storing a result. */
+static inline double store_factor(const Sgemm *p)
+{
+    const int64_t pitch = p->C.col_stride == 1 ? p->C.row_stride : p->C.col_stride;
+    return pitch % 4 == 0 ? 1 : tensor_store_unaligned;
 }
 
 /* The estimated cycles of the product alone, with these tiles and slices. */
@@ -55,8 +76,7 @@ static inline double fused_product_cycles(const Sgemm *p, int width, int slices,
     const double results = (double)FUSED_ROWS * (double)width;
     const double of_chunk = width == FUSED_WIDE ? fused_wide_chunk : fused_narrow_chunk;
     const double work_items = (double)ceil_div(tiles * slices, multiprocessors);
-    const int64_t pitch = p->C.col_stride == 1 ? p->C.row_stride : p->C.col_stride;
-    const double stored = fused_store * results * (pitch % 4 == 0 ? 1 : fused_unaligned);
+    const double stored = fused_store * results * store_factor(p);
     const double of_work =
         fused_work + of_chunk * (double)ceil_div(chunks, slices) + (slices == 1 ? stored : 0);
     const double sums = 8 * (double)tiles * results;
@@ -64,17 +84,28 @@ static inline double fused_product_cycles(const Sgemm *p, int width, int slices,
     return work_items * of_work + (slices == 1 ? 0 : fused_adding + slices * of_slice);
 }
 
+/* A slice has at least four chunks. More slices than fill the GPU four times are never faster. */
+static inline int fused_most_slices(const Sgemm *p, int multiprocessors)
+{
+    const int64_t tiles =
+        ceil_div(p->C.rows, FUSED_ROWS) * ceil_div(p->C.cols, FUSED_WIDE) * p->count;
+    const int64_t by_tiles = FUSED_MOST_WAVES * (int64_t)multiprocessors / tiles;
+    const int64_t by_chunks = ceil_div(p->A.cols, FUSED_CHUNK) / FUSED_SHORTEST_SLICE;
+    const int64_t most = by_tiles < by_chunks ? by_tiles : by_chunks;
+    return most < 1 ? 1 : most < FUSED_MOST_SLICES ? (int)most : FUSED_MOST_SLICES;
+}
+
 /* The plan with the lowest estimated time. If transposing helps, the caller has transposed. */
 static inline FusedPlan plan_fused(const Sgemm *p, int multiprocessors)
 {
-    FusedPlan plan = {fused_rows_apart(p) < 0, FUSED_WIDE, 1, 0};
+    FusedPlan plan = {fused_lines_apart(p) < 0, FUSED_WIDE, 1, 0};
     const int64_t chunks = ceil_div(p->A.cols, FUSED_CHUNK);
     plan.cycles = fused_product_cycles(p, plan.width, plan.slices, multiprocessors);
-    for (int slices = 1; slices <= FUSED_MOST_SLICES; ++slices) {
+    const int most = fused_most_slices(p, multiprocessors);
+    for (int slices = 1; slices <= most; ++slices) {
         for (int width = FUSED_NARROW; width <= FUSED_WIDE; width += FUSED_WIDE - FUSED_NARROW) {
             const double cycles = fused_product_cycles(p, width, slices, multiprocessors);
-            const bool is_long = slices == 1 || slices * FUSED_SHORTEST_SLICE <= chunks;
-            if (is_long && cycles < plan.cycles) {
+            if (cycles < plan.cycles) {
                 plan.width = width;
                 plan.slices = slices;
                 plan.cycles = cycles;
@@ -91,9 +122,12 @@ static inline FusedPlan plan_fused(const Sgemm *p, int multiprocessors)
     const double copied = 8 * matrices_of_a * M * K; /* bytes read and written */
     const double padded =
         (double)(ceil_div(p->C.cols, FUSED_ROWS) * FUSED_ROWS) * (double)(chunks * FUSED_CHUNK);
-    const double of_step = p->B.row_stride == 1 ? 0 : fused_mn_major;
-    plan.cycles += fused_start + of_step * (double)(chunks * FUSED_CHUNK) +
-                   12 * matrices_of_b * padded / fused_memory +
+    const double steps = fused_mn_major * (double)(chunks * FUSED_CHUNK);
+    const bool in_float4s = p->B.row_stride % 4 == 0;
+    const double strided = p->B.row_stride == 1 ? 0
+                           : in_float4s         ? fmin(steps, fused_second_split)
+                                                : steps;
+    plan.cycles += fused_start + strided + 12 * matrices_of_b * padded / fused_memory +
                    (plan.copies ? fused_copy + copied / fused_copying : 0);
     return plan;
 }

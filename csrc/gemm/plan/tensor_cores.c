@@ -28,11 +28,11 @@ static double estimate_waves(const Sgemm *p, int multiprocessors)
 {
     const Matrix *const A = &p->A, *const B = &p->B;
     const double depth = (double)(ceil_div(p->A.cols, DEPTH) * DEPTH);
+    const double of_result = depth / tensor_rate + tensor_store * store_factor(p);
     return tensor_start +
            (double)p->count * (splitting_any(p->C.rows, depth, A->col_stride, A->row_stride) +
                                splitting_any(p->C.cols, depth, B->row_stride, B->col_stride)) +
-           plan_waves(p, multiprocessors).waves * TILE * TILE *
-               (depth / tensor_rate + tensor_store);
+           plan_waves(p, multiprocessors).waves * TILE * TILE * of_result;
 }
 
 /* The problem that `fused` computes. */
@@ -102,7 +102,7 @@ int64_t plan_tensor_batch(TensorRung rung, const Sgemm *batch)
     const int64_t most = (int64_t)512 << 20; /* bytes of fp16 pairs, and of copies */
     const Sgemm p = rung == TENSOR_FUSED ? fused_problem(batch) : *batch;
     const int64_t M = ceil_div(p.C.rows, TILE) * TILE, N = ceil_div(p.C.cols, TILE) * TILE;
-    const bool takes_rows = rung == TENSOR_WAVES || fused_rows_apart(&p) < 0;
+    const bool takes_rows = rung == TENSOR_WAVES || fused_lines_apart(&p) < 0;
     const int64_t each = 4 * (takes_rows ? M + N : N) * ceil_div(p.A.cols, DEPTH) * DEPTH;
     const int64_t count = each < most ? most / each : 1;
     return count < BATCH_OF_LAUNCH ? count : BATCH_OF_LAUNCH;

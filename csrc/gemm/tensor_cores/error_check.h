@@ -805,7 +805,8 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
     }
     both.a.to.groups = a_is_split ? 0 : both.a.to.groups;
     both.b.to.groups = b_is_split ? 0 : both.b.to.groups;
-    Status status = splits_a ? launch_split(both, count, where) : launch_split(both.b, of_b, where);
+    Status status =
+        splits_a ? launch_split(both, count, where) : launch_split(both.b, count, of_b, where);
     if (status.code == STATUS_OK) {
         // It can overlap only a kernel that lets it begin early: one of the split's.
         status = multiply(q, tiles, !(a_is_split && b_is_split));

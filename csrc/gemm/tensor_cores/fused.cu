@@ -28,16 +28,17 @@ template <int BN_> struct GroupTile {
     }
 };
 
-/* Two consumer warpgroups compute 64 x BN_ results each. */
-template <int BN_, int STAGES> struct FusedTile {
+/* Two consumer warpgroups compute 64 x BN_ results each. A is K-major or MN_MAJOR. */
+template <int BN_, int STAGES, bool MN_MAJOR> struct FusedTile {
     typedef GroupTile<BN_> Group;
     static constexpr int groups = 2, BM = groups * Group::BM, BN = BN_, BK = k_block;
     static constexpr int WM = Group::WM, WN = Group::WN, stages = STAGES;
+    static constexpr bool mn_major = MN_MAJOR;
     static constexpr int threads = groups * Group::threads; // of the consumers
     static constexpr int producers = 128, block_threads = threads + producers;
 
     struct Shared {
-        float As[stages][BM * row_floats];     // (BM, 32)
+        float As[stages][BM * k_block];        // (BM, 32), or 4 times (32, 32)
         Fp16x8 Bs[stages][BN * block_vectors]; // (BN, 32): hi, lo
         Mbarrier full[stages], empty[stages];  // of a stage: loaded, read by all consumers
         Checking<Group> check[groups];
@@ -62,12 +63,22 @@ KERNEL_BODY void load_chunks(const FusedProduct &q, typename T::Shared &shared)
     for (unsigned number = blockIdx.x; number < q.work_items; number += q.blocks) {
         const Work work(q, number);
         const Origin tile = tile_in_bands(q.product.p.C, T::BM, T::BN, work.tile);
-        const int row = static_cast<int>(tile.row + work.matrix * q.matrix_rows);
+        const int row = static_cast<int>(tile.row);
+        const int line = static_cast<int>(work.matrix * q.matrix_lines); // the first of A
         const int col = static_cast<int>(tile.col + q.product.b.first_row(work.matrix));
         const auto load_a = [&](int block, int stage) {
             mbarrier_arrive_expect_tx(shared.full + stage,
                                       sizeof shared.As[0] + sizeof shared.Bs[0]);
-            tma_load_2d(shared.As[stage], q.a, block * k_block, row, shared.full + stage);
+            const int k = block * k_block;
+            if constexpr (T::mn_major) {
+                UNROLL(T::BM / line_floats)
+                for (int i = 0; i < T::BM; i += line_floats) {
+                    tma_load_2d(shared.As[stage] + i * k_block, q.a, row + i, line + k,
+                                shared.full + stage);
+                }
+            } else {
+                tma_load_2d(shared.As[stage], q.a, k, line + row, shared.full + stage);
+            }
         };
         const auto load_b = [&](int block, int stage) {
             tma_load_2d(shared.Bs[stage], q.b, block * b_step, col, shared.full + stage);
@@ -147,7 +158,8 @@ KERNEL_BODY void multiply_chunks(const FusedProduct &q, typename T::Shared &shar
             UNROLL(2)
             for (int block = 0; block < 2; ++block) {
                 mbarrier_wait(shared.full + ahead.index, ahead.parity);
-                read_pairs(shared.As[ahead.index], row, block, x);
+                (T::mn_major ? read_pairs_mn_major : read_pairs)(shared.As[ahead.index], row, block,
+                                                                 x);
                 ahead.advance();
             }
         };
@@ -230,15 +242,17 @@ __global__ void __launch_bounds__(T::block_threads, 1) fused(const __grid_consta
     }
 }
 
-typedef FusedTile<FUSED_NARROW, 8> Narrow;
-typedef FusedTile<FUSED_WIDE, 6> Wide;
+template <bool MN_MAJOR> struct Tiles {
+    typedef FusedTile<FUSED_NARROW, 8, MN_MAJOR> Narrow;
+    typedef FusedTile<FUSED_WIDE, 6, MN_MAJOR> Wide;
+};
 
 } // namespace
 
 LAUNCHER(fused)
 {
-    return launch_unless_short(launch_fused<Narrow, Wide>, problem, where, WGMMA_MIN_K);
+    return launch_unless_short(launch_fused<Tiles>, problem, where, WGMMA_MIN_K);
 }
 
 ARCHITECTURE_SPECIFIC_VARIANT(fused, "A stays float32 until a warpgroup splits it in registers",
-                              "fused.cu", Wide::spec(), {9, 0});
+                              "fused.cu", Tiles<false>::Wide::spec(), {9, 0});

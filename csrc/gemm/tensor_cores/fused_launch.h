@@ -25,17 +25,18 @@ Status launch_product(FusedProduct q, const Fp16Product &product, bool overlaps,
     const bool several =
         q.work_items > most_blocks && product.b.chunks <= FUSED_OVERLAPPED * q.slices;
     q.blocks = several ? most_blocks : q.work_items;
-    // TMA sees the matrices of a batch as one with many rows.
+    // TMA sees the matrices of a batch as one with many lines.
+    const Matrix lines = fused_lines(&p);
     const int64_t last = p.A.batch_stride ? p.count - 1 : 0;
-    q.matrix_rows = last ? fused_rows_apart(&p) : 0;
+    q.matrix_lines = last ? fused_lines_apart(&p) : 0;
     q.chunk_share = static_cast<float>(k_chunk) / static_cast<float>(p.A.cols);
-    const TiledMatrix a = {p.A.data,
-                           static_cast<uint64_t>(p.A.cols),
-                           static_cast<uint64_t>(last * q.matrix_rows + p.A.rows),
-                           static_cast<uint64_t>(p.A.row_stride) * sizeof(float),
+    const TiledMatrix a = {lines.data,
+                           static_cast<uint64_t>(lines.cols),
+                           static_cast<uint64_t>(last * q.matrix_lines + lines.rows),
+                           static_cast<uint64_t>(lines.row_stride) * sizeof(float),
                            sizeof(float),
-                           row_floats,
-                           T::BM,
+                           line_floats,
+                           T::mn_major ? k_block : T::BM,
                            true};
     Status status = encode_tensor_map(&q.b, tiled_matrix(product.b, T::BN));
     if (status.code == STATUS_OK) {
@@ -72,7 +73,8 @@ Status launch_tile(const Sgemm *problem, const Launch *where, int slices, unsign
     return status;
 }
 
-template <class Narrow, class Wide> Status launch_planned(const Sgemm *problem, const Launch *where)
+template <template <bool> class Tiles>
+Status launch_planned(const Sgemm *problem, const Launch *where)
 {
     int multiprocessors;
     const Status status = multiprocessors_to_fill(where, &multiprocessors);
@@ -81,10 +83,15 @@ template <class Narrow, class Wide> Status launch_planned(const Sgemm *problem, 
     }
     const FusedPlan plan = plan_fused(problem, multiprocessors);
     const auto launch = [&](const Sgemm *loadable) {
-        return (plan.width == FUSED_WIDE
-                    ? launch_tile<Wide>
-                    : launch_tile<Narrow>)(loadable, where, plan.slices,
-                                           static_cast<unsigned>(multiprocessors));
+        const auto with = [&](auto tiles) {
+            typedef decltype(tiles) Two;
+            return (
+                plan.width == FUSED_WIDE
+                    ? launch_tile<typename Two::Wide>
+                    : launch_tile<typename Two::Narrow>)(loadable, where, plan.slices,
+                                                         static_cast<unsigned>(multiprocessors));
+        };
+        return fused_is_mn_major(loadable) ? with(Tiles<true>()) : with(Tiles<false>());
     };
     if (!plan.copies) {
         return launch(problem);
@@ -97,10 +104,11 @@ template <class Narrow, class Wide> Status launch_planned(const Sgemm *problem, 
 }
 
 /* Splits the larger operand in registers: as A, or as the B of the transposed problem. */
-template <class Narrow, class Wide> Status launch_fused(const Sgemm *problem, const Launch *where)
+template <template <bool> class Tiles>
+Status launch_fused(const Sgemm *problem, const Launch *where)
 {
     if (!fused_transposes(problem)) {
-        return launch_planned<Narrow, Wide>(problem, where);
+        return launch_planned<Tiles>(problem, where);
     }
     const Sgemm swapped = sgemm_transposed(problem);
     Launch here = *where;
@@ -112,7 +120,7 @@ template <class Narrow, class Wide> Status launch_fused(const Sgemm *problem, co
         addend.matrix = transposed(addend.matrix);
         here.addend = &addend;
     }
-    return launch_planned<Narrow, Wide>(&swapped, &here);
+    return launch_planned<Tiles>(&swapped, &here);
 }
 
 } // namespace

@@ -8,8 +8,8 @@
 namespace {
 
 struct FusedProduct {
-    Fp16Product product; // its `a` is not used
-    int64_t matrix_rows; // rows of A's tensor map from matrix to matrix of a batch
+    Fp16Product product;  // its `a` is not used
+    int64_t matrix_lines; // lines of A's tensor map from matrix to matrix of a batch
     TensorMap a, b;
     float chunk_share;   // k_chunk / K
     unsigned work_items; // tiles x slices x matrices

@@ -34,7 +34,10 @@ constexpr int k_block = 32;                      /* stored together: 32 hi, then
 constexpr int lo_offset = 4;                     /* Fp16x8 from an element's hi to its lo */
 constexpr int block_vectors = 2 * lo_offset;     /* Fp16x8 of a row's K block: 128 bytes */
 constexpr int chunk_vectors = 2 * block_vectors; /* of a row's K chunk */
-constexpr int max_parts = 8; /* of K, in the search for the largest magnitudes */
+/* Parts of K in the search for the largest magnitudes: eight, or up to 32 as long as that gives no
+ * more blocks than fill a GPU. A thread loads eight values at once. */
+constexpr int parts_at_once = 8, max_parts = 32, blocks_to_fill = 264;
+constexpr int long_mn_major = 2048; /* a longer K of MN-major rows is split by two kernels */
 
 /* The index of a row's Fp16x8 in a shared tile, swizzled like TMA's 128-byte swizzle: eight
  * neighbouring rows use different banks. */
@@ -379,12 +382,15 @@ __global__ void __launch_bounds__(split_threads) split_rows(const SplitBoth both
     griddep_wait();
     if (thread < group_rows) {
         unsigned largest = 0;
-        UNROLL(max_parts)
-        for (int part = 0; part < max_parts; ++part) {
-            const int64_t there = part < s.parts ? part : 0;
-            const unsigned bits =
-                s.to.part_largest[s.to.first_row() * s.parts + there * s.rows() + first + thread];
-            largest = bits > largest ? bits : largest;
+        UNROLL(1)
+        for (int begun = 0; begun < s.parts; begun += parts_at_once) {
+            UNROLL(parts_at_once)
+            for (int part = begun; part < begun + parts_at_once; ++part) {
+                const int64_t there = part < s.parts ? part : 0;
+                const unsigned bits = s.to.part_largest[s.to.first_row() * s.parts +
+                                                        there * s.rows() + first + thread];
+                largest = bits > largest ? bits : largest;
+            }
         }
         const int scale = scale_of(largest);
         powers[thread] = {largest < infinity_bits ? power_of_two(scale / 2) : 0.0f,
@@ -552,7 +558,10 @@ inline Split plan_split(const Matrix &X, int64_t count, Arrays *arrays)
     s.to.groups = (X.rows + group_rows - 1) / group_rows;
     s.to.chunks = static_cast<int>((X.cols + k_chunk - 1) / k_chunk);
     s.to.matrices = X.batch_stride == 0 ? 1 : count;
-    s.parts = s.to.chunks < max_parts ? s.to.chunks : max_parts;
+    const int64_t to_fill = blocks_to_fill / (s.to.groups * s.to.matrices);
+    const int64_t most = to_fill > max_parts ? max_parts : to_fill;
+    s.parts = static_cast<int>(most > parts_at_once ? most : parts_at_once);
+    s.parts = s.to.chunks < s.parts ? s.to.chunks : s.parts;
     s.part_size = static_cast<int64_t>(s.to.chunks + s.parts - 1) / s.parts * k_chunk;
     s.k_major = X.col_stride == 1;
     s.aligned = is_aligned16(X.data) && X.batch_stride % 4 == 0 &&
@@ -662,11 +671,15 @@ template <bool K_MAJOR> Status launch_split_of(Split s, const Launch *where)
                          s.rows() / s.block_rows, s, where, s.to.matrices);
 }
 
-/* Splits one operand in one kernel, unless it has no groups. Without `nonzero`. */
-inline Status launch_split(const Split &s, Prepared *prepared, const Launch *where)
+/* Splits one operand of `count` products, unless it has no groups. In one kernel without `nonzero`,
+ * or if few blocks would read long columns, in two. */
+inline Status launch_split(const Split &s, int64_t count, Prepared *prepared, const Launch *where)
 {
     if (s.to.groups == 0) {
         return status_ok();
+    }
+    if (!s.k_major && s.aligned && s.X.cols > long_mn_major) {
+        return launch_split({{}, s}, count, where);
     }
     const Status status =
         s.k_major ? launch_split_of<true>(s, where) : launch_split_of<false>(s, where);

@@ -7,7 +7,10 @@
 
 namespace {
 
-constexpr int row_floats = k_block; /* of A's tile in shared memory: 128 bytes, swizzled */
+/* A's tile in shared memory has lines of 128 bytes, swizzled: rows, or if A is MN-major, steps of K
+ * of 32 rows. */
+constexpr int line_floats = 32;
+static_assert(line_floats == k_block, "a row's K block is one line");
 
 /* What the check needs of a row of A. Each K chunk of the row has a scale of its own. */
 struct RowOfA {
@@ -37,8 +40,30 @@ __device__ __forceinline__ void read_pairs(const float *As, int row, int block, 
         UNROLL(4)
         for (int i = 0; i < 4; ++i) {
             const int vector = swizzled(row, 4 * d + i / 2 * 2 + lane % 4 / 2);
-            const float *const from = As + (row + i % 2 * 8) * row_floats + vector * 4;
+            const float *const from = As + (row + i % 2 * 8) * line_floats + vector * 4;
             to[block * depths / 2 + d][i] = reinterpret_cast<const Pair *>(from)[lane % 2];
+        }
+    }
+}
+
+/* The same from an MN-major tile: 32 rows with 32 steps of K, then the next 32 rows. Lanes read 8
+ * rows at 4 steps of K, which the swizzle puts in 32 banks. */
+__device__ __forceinline__ void read_pairs_mn_major(const float *As, int row, int block,
+                                                    PairsOfA &to)
+{
+    const int k = threadIdx.x % 4 * 2; // of the first pair
+    const float *const rows = As + row / line_floats * (k_block * line_floats);
+    UNROLL(4)
+    for (int i = 0; i < 4; ++i) {
+        const int in_line = row % line_floats + i % 2 * 8;
+        const auto at = [&](int k) {
+            return rows + k * line_floats + swizzled(k, in_line / 4) * 4 + in_line % 4;
+        };
+        const float *const x = at(k), *const y = at(k + 1);
+        UNROLL(depths / 2)
+        for (int d = 0; d < depths / 2; ++d) {
+            const int step = (16 * d + i / 2 * 8) * line_floats; // whole periods of the swizzle
+            to[block * depths / 2 + d][i] = {x[step], y[step]};
         }
     }
 }
