@@ -557,6 +557,51 @@ def test_fused_splits_the_smaller_operand_in_advance(layouts, rng):
     assert same_bits(wide, np.ascontiguousarray(tall.T))
 
 
+@pytest.mark.parametrize("tile", ["fused", "fused-narrow", "fused-slices"])
+@pytest.mark.parametrize(("M", "K"), [(152, 300), (36, 700), (300, 128), (4, 193), (151, 300)])
+def test_fused_loads_an_mn_major_operand_with_the_same_bits(tile, M, K, rng, monkeypatch):
+    """Steps of K whose rows are no multiple of four floats are copied first."""
+    monkeypatch.setenv(SETTING, str(TILE_SIZES[tile].multiprocessors))
+    A, B = uneven(rng, K)
+    A, C = np.resize(A, (M, K)), normal(rng, M, 140)
+    A[M // 2] *= np.float32(2.0**-30)  # and some of its results fail the check
+    A[M // 2, 7] = 1.0
+    expected = run("fused", A, B, C=C, alpha=0.7, beta=-0.3, device="cpu")
+    assert expect(A, B, C=C, alpha=0.7, beta=-0.3).worst_share(expected) <= 1
+    padded = np.zeros((K, M + 4), np.float32, order="C")[:, :M]
+    padded[:] = A.T
+    for placed in (np.asfortranarray(A), padded.T):
+        for b in (B, np.asfortranarray(B)):
+            result = run("fused", placed, b, C=C, alpha=0.7, beta=-0.3, device="cpu")
+            assert same_bits(result, expected)
+
+
+@pytest.mark.parametrize("K", [512, 500])
+def test_fused_loads_a_batch_of_mn_major_operands(K, rng, monkeypatch):
+    """If K is no multiple of a chunk, the last chunk would reach into the next matrix, of NaN."""
+    A, B = normal(rng, 3, 300, K), normal(rng, 3, K, 60)
+    A[1:] = np.nan
+    A[2, 7:] = normal(rng, 293, K)
+    monkeypatch.setenv(SETTING, "3")
+    steps_of_k = np.ascontiguousarray(A.swapaxes(1, 2)).swapaxes(1, 2)
+    together = run("auto", steps_of_k, B, device="cpu")
+    singly = [run("fused", A[n], B[n], device="cpu") for n in range(3)]
+    assert same_bits(together[0], singly[0])
+    assert same_bits(together[2, 7:], singly[2][7:])
+    assert np.isnan(together[1]).all()
+
+
+@pytest.mark.parametrize(("N", "tile"), [(132, "fused"), (60, "fused-slices"), (61, "fused")])
+def test_a_long_mn_major_operand_is_split_with_the_same_bits(N, tile, rng, monkeypatch):
+    """By two kernels instead of one, with up to 32 parts of K, unless its rows are no float4s."""
+    monkeypatch.setenv(SETTING, str(TILE_SIZES[tile].multiprocessors))
+    A, B = normal(rng, 70, 2200), normal(rng, 2200, N)
+    B[2199, 3], B[64, 5] = 2.0**20, 2.0**-20
+    assert same_bits(
+        run("fused", A, B, device="cpu"), run("fused", A, np.asfortranarray(B), device="cpu")
+    )
+
+
 def small_at_first(rng: np.random.Generator, K: int) -> tuple[Float32, Float32]:
     """All terms are small up to K = 384, though no row or column is."""
     A, B = normal(rng, 150, K), normal(rng, K, 140)

@@ -961,6 +961,22 @@ bool tensor_cores_are_chosen()
         const double cycles = plan_choose(&problem, &device).cycles;
         right &= plan_tensor_rung(cycles, &problem, &cores) == c.rung;
     }
+    // Gradients of weights, with an A by columns; last, one whose C is stored in single floats.
+    const struct {
+        int64_t M, N, K;
+        TensorRung rung;
+    } gradients[] = {
+        {768, 768, 6144, TENSOR_FUSED},   {768, 3072, 6144, TENSOR_FUSED},
+        {512, 512, 6272, TENSOR_FUSED},   {384, 128, 100352, TENSOR_FUSED},
+        {4096, 4096, 4096, TENSOR_WAVES}, {48900, 783, 158, TENSOR_NONE},
+    };
+    for (const auto &c : gradients) {
+        Sgemm problem = problem_of(c.M, c.N, c.K);
+        problem.A.row_stride = 1;
+        problem.A.col_stride = c.M;
+        const double cycles = plan_choose(&problem, &device).cycles;
+        right &= plan_tensor_rung(cycles, &problem, &cores) == c.rung;
+    }
     printf("%-11s products for tensor cores: %s\n", "auto", right ? "passed" : "FAILED");
     return right;
 }

@@ -22,7 +22,7 @@ enum {
     FUSED_WIDE = 128,  /* columns of a tile of C */
     FUSED_NARROW = 64, /* columns of a tile of C */
     FUSED_MOST_SLICES = 64,
-    FUSED_MOST_WAVES = 4,     /* of slices of K */
+    FUSED_MOST_WAVES = 16,    /* of slices of K */
     FUSED_SHORTEST_SLICE = 4, /* in chunks */
     FUSED_OVERLAPPED = 12     /* chunks of a tile, up to which a block computes several tiles */
 };
@@ -84,7 +84,7 @@ static inline double fused_product_cycles(const Sgemm *p, int width, int slices,
     return work_items * of_work + (slices == 1 ? 0 : fused_adding + slices * of_slice);
 }
 
-/* A slice has at least four chunks. More slices than fill the GPU four times are never faster. */
+/* A slice has at least four chunks. More slices than fill the GPU 16 times are never faster. */
 static inline int fused_most_slices(const Sgemm *p, int multiprocessors)
 {
     const int64_t tiles =
