@@ -807,11 +807,11 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
     both.b.to.groups = b_is_split ? 0 : both.b.to.groups;
     Status status =
         splits_a ? launch_split(both, count, where) : launch_split(both.b, count, of_b, where);
-    if (status.code == STATUS_OK) {
+    if (status.code == STATUS_OK && tiles > 0) { // otherwise only prepared operands are needed
         // It can overlap only a kernel that lets it begin early: one of the split's.
         status = multiply(q, tiles, !(a_is_split && b_is_split));
     }
-    if (status.code == STATUS_OK) {
+    if (status.code == STATUS_OK && tiles > 0) {
         status = launch_recompute<T>(q, where);
     }
     scratch_free(arrays.memory, where);

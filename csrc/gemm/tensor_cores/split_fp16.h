@@ -547,7 +547,7 @@ inline bool is_countable(const Matrix &X, int64_t count)
 {
     const int64_t groups = (X.rows + group_rows - 1) / group_rows;
     const int64_t chunks = (X.cols + k_chunk - 1) / k_chunk;
-    return groups <= INT32_MAX / chunks && count <= INT32_MAX / (groups * chunks);
+    return groups <= INT32_MAX / chunks && groups * chunks <= INT32_MAX / count;
 }
 
 /* Plans the split of X, which is rows x K and countable, or of `count` of them. */

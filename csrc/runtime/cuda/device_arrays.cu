@@ -533,21 +533,14 @@ Status copy_to(StreamScope *scope, const Strided &from, bool on_host, const Matr
     return status;
 }
 
-/* Multiplies one row with B by `waves`, which keeps B's fp16 pairs. The row is B's first column. */
+/* The fp16 pairs of B, by a product of no rows of `waves`, which keeps them. */
 Status split_by_product(StreamScope *scope, const Variant *waves, const Matrix &B,
                         Prepared *prepared)
 {
-    Sgemm problem = {};
-    const Status status = take_matrix(scope, 1, B.cols, &problem.C);
-    if (status.code != STATUS_OK) {
-        return status;
-    }
-    problem.A = {B.data, 1, B.rows, B.col_stride, B.row_stride};
-    problem.B = B;
-    problem.alpha = 1.0f;
+    const Sgemm problem = {
+        {B.data, 0, B.rows, B.rows, 1}, B, {B.data, 0, B.cols, B.cols, 1}, 1.0f, 0.0f};
     const Launch where = {scope->device, scope->stream, nullptr, {nullptr, prepared}, false};
     const Status launched = waves->launch[DEVICE_CUDA](&problem, &where);
-    scope_free(scope, problem.C.data);
     if (launched.code == STATUS_OK && prepared->ready) {
         return status_ok();
     }
