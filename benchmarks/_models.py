@@ -1,64 +1,98 @@
-"""The workloads of models.py in plain PyTorch.
+"""The workloads of models.py: models of well-known libraries with random weights.
 
 Importing this file needs PyTorch. Every workload has a `step`, which is timed, and `outputs`, which
-computes the same results in float32 or in float64.
+computes the same results in float32 or in float64. `MODELS` lists them with their sizes.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
+import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-EXPERTS_CHOSEN = 8
-"""Experts of a token."""
 LENGTH_SCALE, NOISE = 20.0, 1e-2
 """Of the Gaussian process: the kernel's length scale, and the variance of the observations."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Sizes:
-    """The sizes of all workloads."""
+class Workload:
+    """What all workloads have."""
 
-    mlp: tuple[int, int, int, int]
-    """Rows of a batch, inputs, hidden units, outputs."""
-    gpt: tuple[int, int, int, int, int, int]
-    """Sequences of a batch, tokens of a sequence, vocabulary, layers, heads, width."""
-    vit: tuple[int, int, int, int, int, int]
-    """Images of a batch, pixels of a side, of a patch's side, layers, heads, width."""
-    routers: tuple[tuple[int, int, int], ...]
-    """Tokens, experts, width."""
-    gp: tuple[int, int, int]
-    """Observations, predictions, features."""
-    curve: tuple[int, int, int, int, int, int]
-    """As `gpt`, for the loss curves."""
+    def step(self) -> None:
+        """The timed work."""
+        raise NotImplementedError
+
+    def outputs(self, *, exact: bool) -> list[torch.Tensor]:
+        """Results that are compared with those in float64, which `exact` asks for."""
+        raise NotImplementedError
+
+    def consequence(self, found: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> str:
+        """The effect of the errors on a user of the model; empty if the workload has no measure."""
+        return ""
 
 
-FULL = Sizes(
-    mlp=(4096, 1024, 4096, 1024),
-    gpt=(4, 1024, 50304, 12, 12, 768),  # GPT-2: 124M parameters; its vocabulary, padded to 64
-    vit=(64, 224, 16, 12, 12, 768),  # ViT-B/16
-    routers=tuple((tokens, experts, 7168) for tokens in (8192, 65536) for experts in (128, 256)),
-    gp=(8192, 4096, 784),
-    curve=(32, 256, 128, 6, 6, 384),
-)
-QUICK = dataclasses.replace(FULL, routers=FULL.routers[:2])
-TINY = Sizes(
-    mlp=(8, 4, 16, 4),
-    gpt=(2, 8, 32, 2, 2, 16),
-    vit=(2, 8, 4, 2, 2, 16),
-    routers=((32, 16, 24),),
-    gp=(48, 8, 12),
-    curve=(2, 8, 128, 1, 2, 16),
-)
-"""For tests."""
+class Training(Workload):
+    """A training step. The outputs are all gradients."""
+
+    def __init__(self, model: nn.Module, loss: Callable[[nn.Module], torch.Tensor]) -> None:
+        self.model, self.loss = model, loss
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+
+    def step(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        self.loss(self.model).backward()
+        self.optimizer.step()
+
+    def outputs(self, *, exact: bool) -> list[torch.Tensor]:
+        model = in_float64(self.model) if exact else copy.deepcopy(self.model)
+        model.zero_grad(set_to_none=True)
+        self.loss(model).backward()
+        return [each.grad for each in model.parameters() if each.grad is not None]
+
+
+class Inference(Workload):
+    """A model without gradients. The output is its first result."""
+
+    def __init__(self, model: nn.Module, *inputs: torch.Tensor) -> None:
+        self.model, self.inputs = model.eval(), inputs
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        self.model(*self.inputs)
+
+    @torch.inference_mode()
+    def outputs(self, *, exact: bool) -> list[torch.Tensor]:
+        model = in_float64(self.model) if exact else self.model
+        found = model(*(each.double() if exact and each.is_floating_point() else each
+                        for each in self.inputs))  # fmt: skip
+        return [found if isinstance(found, torch.Tensor) else found[0]]
+
+
+class Float64Norm(nn.Module):
+    """A root-mean-square norm. Those of `transformers` always compute in float32."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.weight, self.epsilon = norm.weight, norm.variance_epsilon
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.weight * x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.epsilon)
+
+
+def in_float64(model: nn.Module) -> nn.Module:
+    """A copy that computes in float64."""
+    found = copy.deepcopy(model).double()
+    for module in list(found.modules()):
+        for name, child in module.named_children():
+            if hasattr(child, "variance_epsilon"):
+                setattr(module, name, Float64Norm(child))
+    return found
 
 
 class Block(nn.Module):
@@ -81,7 +115,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """The blocks of GPT-2 and of ViT, with GPT-2's initial weights."""
+    """Blocks, with GPT-2's initial weights."""
 
     def __init__(self, tokens: int, layers: int, heads: int, width: int, causal: bool) -> None:
         super().__init__()
@@ -114,106 +148,6 @@ class GPT(Transformer):
         return F.cross_entropy(logits.flatten(0, 1), following.flatten())
 
 
-class ViT(Transformer):
-    CLASSES = 1000
-
-    def __init__(self, side: int, patch: int, layers: int, heads: int, width: int) -> None:
-        super().__init__((side // patch) ** 2 + 1, layers, heads, width, causal=False)
-        self.patch = patch
-        self.patches, self.head = nn.Linear(3 * patch**2, width), nn.Linear(width, self.CLASSES)
-        self.first = nn.Parameter(torch.empty(1, 1, width))
-        self.initialize()
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """The logits of images: batch x 3 x side x side."""
-        squares = F.unfold(images, self.patch, stride=self.patch).transpose(1, 2)
-        tokens = [self.first.expand(len(images), -1, -1), self.patches(squares)]
-        return self.head(self.encode(torch.cat(tokens, dim=1))[:, 0])
-
-
-class Workload:
-    """What all workloads have."""
-
-    name: str
-
-    def step(self) -> None:
-        """The timed work."""
-        raise NotImplementedError
-
-    def outputs(self, *, exact: bool) -> list[torch.Tensor]:
-        """Results that are compared with those in float64, which `exact` asks for."""
-        raise NotImplementedError
-
-    def consequence(self, found: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> str:
-        """The effect of the errors on a user of the model; empty if the workload has no measure."""
-        return ""
-
-
-class Training(Workload):
-    """A training step. The outputs are all gradients."""
-
-    def __init__(self, name: str, model: nn.Module, loss: Callable[[nn.Module], torch.Tensor]):
-        self.name, self.model, self.loss = name, model, loss
-        self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-
-    def step(self) -> None:
-        self.optimizer.zero_grad(set_to_none=True)
-        self.loss(self.model).backward()
-        self.optimizer.step()
-
-    def outputs(self, *, exact: bool) -> list[torch.Tensor]:
-        model = copy.deepcopy(self.model)
-        if exact:
-            model.double()
-        model.zero_grad(set_to_none=True)
-        self.loss(model).backward()
-        return [parameter.grad for parameter in model.parameters()]
-
-
-class Inference(Workload):
-    """A model without gradients. The outputs are its logits."""
-
-    def __init__(self, name: str, model: nn.Module, inputs: torch.Tensor) -> None:
-        self.name, self.model, self.inputs = name, model.eval(), inputs
-
-    @torch.inference_mode()
-    def step(self) -> None:
-        self.model(self.inputs)
-
-    @torch.inference_mode()
-    def outputs(self, *, exact: bool) -> list[torch.Tensor]:
-        if not exact:
-            return [self.model(self.inputs)]
-        return [copy.deepcopy(self.model).double()(self.inputs.double())]
-
-
-class Router(Workload):
-    """The router of a mixture of experts: for each token, the experts with the largest logits."""
-
-    def __init__(self, tokens: int, experts: int, width: int, device: str) -> None:
-        self.name = f"router, {tokens} x {experts}"
-        self.x = torch.randn(tokens, width, device=device)
-        self.weight = torch.randn(experts, width, device=device) / math.sqrt(width)
-
-    def route(self, x: torch.Tensor, weight: torch.Tensor) -> list[torch.Tensor]:
-        logits = F.linear(x, weight)
-        shares, experts = torch.softmax(logits, -1).topk(EXPERTS_CHOSEN)
-        return [logits, shares / shares.sum(-1, keepdim=True), experts]
-
-    def step(self) -> None:
-        self.route(self.x, self.weight)
-
-    def outputs(self, *, exact: bool) -> list[torch.Tensor]:
-        if not exact:
-            return self.route(self.x, self.weight)
-        return self.route(self.x.double(), self.weight.double())
-
-    def consequence(self, found: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> str:
-        chosen, right = (each[2].sort(-1).values for each in (found, exact))
-        other = int((chosen != right).any(-1).sum())
-        return f"{other} of {len(right)} tokens misrouted"
-
-
 class GaussianProcess(Workload):
     """Regression by a Gaussian process: mean and covariance at new points.
 
@@ -222,14 +156,13 @@ class GaussianProcess(Workload):
 
     DIMENSIONS, OUTPUTS = 4, 16
 
-    def __init__(self, observations: int, predictions: int, features: int, device: str) -> None:
-        self.name = f"Gaussian process, {observations} points"
-        surface = torch.randn(self.DIMENSIONS, features, device=device) / math.sqrt(self.DIMENSIONS)
-        places = torch.randn(observations + predictions, self.DIMENSIONS, device=device)
+    def __init__(self, observations: int, predictions: int, features: int) -> None:
+        surface = torch.randn(self.DIMENSIONS, features) / math.sqrt(self.DIMENSIONS)
+        places = torch.randn(observations + predictions, self.DIMENSIONS)
         points = torch.tanh(places @ surface)
-        directions = torch.randn(self.DIMENSIONS, self.OUTPUTS, device=device)
+        directions = torch.randn(self.DIMENSIONS, self.OUTPUTS)
         values = torch.sin(places @ directions)
-        noise = math.sqrt(NOISE) * torch.randn(observations, self.OUTPUTS, device=device)
+        noise = math.sqrt(NOISE) * torch.randn(observations, self.OUTPUTS)
         self.x, self.new = points[:observations], points[observations:]
         self.y = values[:observations] + noise
 
@@ -261,42 +194,175 @@ def kernel_matrix(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.exp(-squares.clamp_(min=0) / (2 * LENGTH_SCALE**2))
 
 
-def workloads(sizes: Sizes, device: str) -> Iterator[Callable[[], Workload]]:
-    """Functions that make the workloads, one after another, so that each can be freed."""
-    yield functools.partial(mlp, sizes, device)
-    yield functools.partial(gpt, sizes, device)
-    yield functools.partial(vit, sizes, device)
-    for router in sizes.routers:
-        yield functools.partial(Router, *router, device)
-    yield functools.partial(GaussianProcess, *sizes.gp, device)
+# The models. Each function gets the sizes of its entry in `MODELS`, and imports its library itself.
 
 
-def mlp(sizes: Sizes, device: str) -> Workload:
-    rows, inputs, hidden, outputs = sizes.mlp
-    with torch.device(device):
-        x, y = torch.randn(rows, inputs), torch.randn(rows, outputs)
-        layers = [nn.Linear(inputs, hidden), nn.GELU(), nn.Linear(hidden, hidden), nn.GELU()]
-        model = nn.Sequential(*layers, nn.Linear(hidden, outputs))
+def tokens_of(vocabulary: int, batch: int, tokens: int) -> torch.Tensor:
+    return torch.randint(vocabulary, (batch, tokens))
+
+
+def bert(batch: int, tokens: int, **config: int) -> Workload:
+    from transformers import BertConfig, BertModel
+
+    model = BertModel(BertConfig(**config))
+    return Inference(model, tokens_of(model.config.vocab_size, batch, tokens))
+
+
+def llama(batch: int, tokens: int, **config: int) -> Workload:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    model = LlamaForCausalLM(LlamaConfig(use_cache=False, **config))
+    return Inference(model, tokens_of(model.config.vocab_size, batch, tokens))
+
+
+def t5(batch: int, tokens: int, **config: int) -> Workload:
+    from transformers import T5Config, T5EncoderModel
+
+    model = T5EncoderModel(T5Config(**config))
+    return Inference(model, tokens_of(model.config.vocab_size, batch, tokens))
+
+
+def timm_model(name: str, batch: int, side: int, **config: Any) -> Workload:
+    import timm
+
+    model = timm.create_model(name, img_size=side, **config)
+    return Inference(model, torch.randn(batch, 3, side, side))
+
+
+def wav2vec2(batch: int, samples: int, **config: Any) -> Workload:
+    from transformers import Wav2Vec2Config, Wav2Vec2Model
+
+    return Inference(Wav2Vec2Model(Wav2Vec2Config(**config)), torch.randn(batch, samples))
+
+
+def gpt2(batch: int, tokens: int, **config: int) -> Workload:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    model = GPT2LMHeadModel(
+        GPT2Config(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False, **config)
+    )
+    text = tokens_of(model.config.vocab_size, batch, tokens)
+    return Training(model, lambda m: m(input_ids=text, labels=text).loss)
+
+
+def mlp(rows: int, widths: Sequence[int]) -> Workload:
+    x, y = torch.randn(rows, widths[0]), torch.randn(rows, widths[-1])
+    layers: list[nn.Module] = []
+    for inputs, outputs in itertools.pairwise(widths):
+        layers += [nn.Linear(inputs, outputs), nn.GELU()]
 
     def loss(model: nn.Module) -> torch.Tensor:
         kind = next(model.parameters()).dtype
         return F.mse_loss(model(x.to(kind)), y.to(kind))
 
-    return Training("MLP, training step", model, loss)
+    return Training(nn.Sequential(*layers[:-1]), loss)
 
 
-def gpt(sizes: Sizes, device: str) -> Workload:
-    batch, tokens, vocabulary, *rest = sizes.gpt
-    with torch.device(device):
-        model = GPT(tokens, vocabulary, *rest)
-        text = torch.randint(vocabulary, (batch, tokens + 1))
-    return Training("GPT-2, training step", model, lambda m: m(text[:, :-1], text[:, 1:]))
+def gcn(nodes: int, edges: int, width: int, outputs: int) -> Workload:
+    from torch_geometric.nn.models import GCN
+
+    model = GCN(width, width, num_layers=3, out_channels=outputs)
+    return Inference(model, torch.randn(nodes, width), torch.randint(nodes, (2, edges)))
 
 
-def vit(sizes: Sizes, device: str) -> Workload:
-    batch, side, *rest = sizes.vit
-    with torch.device(device):
-        return Inference("ViT-B, inference", ViT(side, *rest), torch.randn(batch, 3, side, side))
+def tensor_product(rows: int, irreps: str, other: str) -> Workload:
+    from e3nn.o3 import FullyConnectedTensorProduct, Irreps
+
+    model = FullyConnectedTensorProduct(irreps, other, irreps)
+    return Inference(
+        model, torch.randn(rows, Irreps(irreps).dim), torch.randn(rows, Irreps(other).dim)
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A workload with its sizes, and with small ones for tests."""
+
+    name: str
+    make: Callable[..., Workload]
+    full: Mapping[str, Any]
+    tiny: Mapping[str, Any]
+
+
+TINY_BERT = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 1,
+             "num_attention_heads": 2, "intermediate_size": 64}  # fmt: skip
+LLAMA = {"hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 8,
+         "num_attention_heads": 16}  # fmt: skip
+T5_BASE = {"d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads": 12}
+TINY_T5 = {"vocab_size": 64, "d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 1,
+           "num_heads": 2}  # fmt: skip
+TINY_WAV2VEC2 = TINY_BERT | {"conv_dim": (8, 8), "conv_kernel": (10, 3), "conv_stride": (5, 2),
+    "num_feat_extract_layers": 2, "num_conv_pos_embeddings": 4,
+    "num_conv_pos_embedding_groups": 2}  # fmt: skip
+
+MODELS = (
+    Model("BERT base, 16 x 384 tokens", bert,
+          {"batch": 16, "tokens": 384}, {"batch": 2, "tokens": 8, **TINY_BERT}),
+    Model("Llama, 8 layers of 2048, 1 x 1024 tokens", llama,
+          {"batch": 1, "tokens": 1024, **LLAMA}, {"batch": 1, "tokens": 8, **TINY_BERT}),
+    Model("Llama, 8 layers of 2048, 8 x 1 token", llama,
+          {"batch": 8, "tokens": 1, **LLAMA}, {"batch": 4, "tokens": 1, **TINY_BERT}),
+    Model("T5 base, encoder, 16 x 512 tokens", t5,
+          {"batch": 16, "tokens": 512, **T5_BASE}, {"batch": 2, "tokens": 8, **TINY_T5}),
+    Model("Swin-B, 32 images", timm_model,
+          {"name": "swin_base_patch4_window7_224", "batch": 32, "side": 224},
+          {"name": "swin_base_patch4_window7_224", "batch": 1, "side": 56, "embed_dim": 16,
+           "depths": (1, 1), "num_heads": (1, 2), "num_classes": 8}),
+    Model("Mixer-B, 64 images", timm_model,
+          {"name": "mixer_b16_224", "batch": 64, "side": 224, "num_classes": 0},
+          {"name": "mixer_s32_224", "batch": 1, "side": 32, "num_classes": 0}),
+    Model("DeiT3-B, 64 images", timm_model,
+          {"name": "deit3_base_patch16_224", "batch": 64, "side": 224},
+          {"name": "deit3_base_patch16_224", "batch": 1, "side": 32, "embed_dim": 32, "depth": 1,
+           "num_heads": 2}),
+    Model("wav2vec 2.0 base, 8 x 5 s", wav2vec2,
+          {"batch": 8, "samples": 80000}, {"batch": 1, "samples": 400, **TINY_WAV2VEC2}),
+    Model("GPT-2, 6 layers, training step, 8 x 512 tokens", gpt2,
+          {"batch": 8, "tokens": 512, "n_layer": 6},
+          {"batch": 2, "tokens": 8, "n_layer": 1, "n_embd": 32, "n_head": 2, "vocab_size": 64}),
+    Model("MLP 1024-4096-4096-256, training step, 4096 rows", mlp,
+          {"rows": 4096, "widths": (1024, 4096, 4096, 256)}, {"rows": 8, "widths": (4, 16, 16, 4)}),
+    Model("GCN, 60,000 nodes, 600,000 edges", gcn,
+          {"nodes": 60000, "edges": 600000, "width": 512, "outputs": 64},
+          {"nodes": 12, "edges": 40, "width": 8, "outputs": 4}),
+    Model("e3nn tensor product, 8192 rows", tensor_product,
+          {"rows": 8192, "irreps": "64x0e+32x1o+16x2e", "other": "1x0e+1x1o+1x2e"},
+          {"rows": 8, "irreps": "4x0e+4x1o", "other": "1x0e+1x1o"}),
+    Model("Gaussian process, 8192 points", GaussianProcess,
+          {"observations": 8192, "predictions": 4096, "features": 784},
+          {"observations": 48, "predictions": 8, "features": 12}),
+)  # fmt: skip
+"""Random weights everywhere."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """Which sizes of the models, and those of the GPT that is trained."""
+
+    models: str
+    curve: tuple[int, int, int, int, int, int]
+    """Sequences of a batch, tokens of a sequence, vocabulary, layers, heads, width."""
+
+
+FULL = Sizes("full", (32, 256, 128, 6, 6, 384))
+TINY = Sizes("tiny", (2, 8, 128, 1, 2, 16))
+"""For tests."""
+
+
+def workloads(sizes: Sizes, device: str) -> Iterator[tuple[str, Callable[[], Workload]]]:
+    """The names of the workloads, and functions that make them, so that each can be freed. Such a
+    function raises ImportError if the library is missing."""
+
+    def maker(model: Model) -> Callable[[], Workload]:
+        def make() -> Workload:
+            torch.manual_seed(0)
+            with torch.device(device):
+                return model.make(**getattr(model, sizes.models))
+
+        return make
+
+    for model in MODELS:
+        yield model.name, maker(model)
 
 
 def relative_error(found: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> float:
@@ -309,25 +375,16 @@ def relative_error(found: Sequence[torch.Tensor], exact: Sequence[torch.Tensor])
     return math.sqrt(error / norm)
 
 
-def products_of(step: Callable[[], Any]) -> float:
-    """The floating-point operations of a step in products of matrices."""
-    from torch.utils.flop_counter import FlopCounterMode
-
-    with FlopCounterMode(display=False) as counter:
-        step()
-    counted = counter.get_flop_counts().get("Global", {})
-    names = {"aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm"}
-    return float(sum(flop for name, flop in counted.items() if str(name) in names))
-
-
-def losses(text: str, sizes: Sizes, steps: int, device: str, *, exact: bool) -> list[float]:
+def losses(
+    text: str, sizes: Sizes, steps: int, device: str, *, seed: int, exact: bool
+) -> list[float]:
     """The loss at each step of a small GPT that learns a text of ASCII characters.
 
-    The initial weights, the batches and their order are always the same. `exact` computes in
+    The seed determines the initial weights, and the batches with their order. `exact` computes in
     float64.
     """
     batch, tokens, vocabulary, *rest = sizes.curve
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     with torch.device(device):
         model = GPT(tokens, vocabulary, *rest)
     kind = torch.float64 if exact else torch.float32
@@ -335,7 +392,7 @@ def losses(text: str, sizes: Sizes, steps: int, device: str, *, exact: bool) -> 
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     data = torch.frombuffer(bytearray(text, "ascii", "replace"), dtype=torch.uint8).long()
     begins = torch.randint(
-        len(data) - tokens, (steps, batch, 1), generator=torch.Generator().manual_seed(1)
+        len(data) - tokens, (steps, batch, 1), generator=torch.Generator().manual_seed(seed)
     )
     windows = data[begins + torch.arange(tokens + 1)].to(device)
     found = []

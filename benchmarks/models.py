@@ -1,10 +1,10 @@
 """Experiment 19: real models in PyTorch: float32, TF32, and float32 with `enable()`.
 
-``python benchmarks/models.py`` needs a GPU and PyTorch. A training step of an MLP and of GPT-2,
-inference by ViT-B, routers of mixtures of experts, and regression by a Gaussian process run in
-PyTorch's float32, in its TF32, and with `sgemm_kernels.torch.enable()`, alternating. Results are
-compared with the same model in float64. Then a small GPT is trained, each time from the same
-weights on the same batches. Writes JSON with every sample, prints a table, and draws a picture.
+``python benchmarks/models.py`` needs a GPU and PyTorch, and for most models `transformers`, `timm`,
+`torch_geometric` and `e3nn`. The models of `_models.py` run in PyTorch's float32, in its TF32, and
+with `sgemm_kernels.torch.enable()`, alternating. Results are compared with the same model in
+float64. Then a small GPT is trained in each way, and in float32 from other seeds, too. Writes JSON
+with every sample, prints a table, and draws a picture.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ from _results import output_argument, parsed, redraw, summary, write
 from sgemm_kernels import Error, build_info, source, variants
 from sgemm_kernels._style import SERIES, Picture, Theme, drawing
 from sgemm_kernels._table import table
-from sgemm_kernels.cli.experiment_tables import FLOAT32, OURS, TF32, of_models
+from sgemm_kernels.cli.model_tables import FLOAT32, OURS, TF32, of_models
 from sgemm_kernels.measuring.devices import find_gpu
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SECONDS, QUICK_SECONDS = 5.0, 0.5
+SECONDS, QUICK_SECONDS = 3.0, 0.5
 """To sample a model, all ways together."""
-STEPS, QUICK_STEPS = 200, 20
+STEPS, QUICK_STEPS = 500, 20
 """Of the training whose losses are compared."""
+OTHER_SEEDS = (1, 2)
+"""For training in float32 again: its losses differ by more than any way's errors."""
 FEWEST_ROUNDS, MOST_ROUNDS = 3, 50
 SAMPLE_S = 0.02
 """A sample has as many steps as take this long."""
@@ -115,6 +117,7 @@ def sample(
 
 
 def rows_of(
+    model: str,
     work: Any,
     ways: Mapping[str, Mode],
     ours: Any,
@@ -136,48 +139,65 @@ def rows_of(
                 products = counted(ours, work.step)
         del found
     del exact
-    flop = models.products_of(work.step)
     samples = sample(work.step, ways, synchronize, seconds)
     rows = []
     for name in ways:
-        row = {"model": work.name, "way": name, **judged[name], **summary(samples[name])}
+        row = {"model": model, "way": name, **judged[name], **summary(samples[name])}
         row["over_float32"] = row["median_s"] / statistics.median(samples[FLOAT32])
-        row["product_flop"] = flop
         row["products"] = products if name == OURS else None
         rows.append(row)
     return rows
 
 
 def curves(ways: Mapping[str, Mode], sizes: Any, steps: int, device: str) -> list[dict[str, Any]]:
-    """A row for each way with its losses, and their differences from the losses in float64."""
+    """A row for each way with its losses, and their differences from the losses in float64. Rows of
+    float32 with other seeds have no differences."""
     models = importlib.import_module("_models")
     text = "\n".join(source(variant.name) for variant in variants() if variant.file)
-    exact = models.losses(text, sizes, steps, device, exact=True)
-    rows = []
+
+    def losses(seed: int, *, exact: bool = False) -> list[float]:
+        return models.losses(text, sizes, steps, device, seed=seed, exact=exact)
+
+    exact = losses(0, exact=True)
+    rows: list[dict[str, Any]] = []
     for name, way in ways.items():
         with way():
-            found = models.losses(text, sizes, steps, device, exact=False)
+            found = losses(0)
         away = [mine - right for mine, right in zip(found, exact, strict=True)]
-        rows.append({"curve": "GPT, training", "way": name, "losses": found, "difference": away})
+        rows.append({"curve": "GPT, training", "way": name, "seed": 0, "losses": found})
+        rows[-1]["difference"] = away
+    with ways[FLOAT32]():
+        for seed in OTHER_SEEDS:
+            found = losses(seed)
+            rows.append({"curve": "GPT, training", "way": FLOAT32, "seed": seed, "losses": found})
     return rows
 
 
 def measured(
-    torch: Any, ours: Any, device: str, sizes: Any, seconds: float, steps: int
+    torch: Any,
+    ours: Any,
+    device: str,
+    sizes: Any,
+    seconds: float,
+    steps: int,
+    missing: dict[str, str],
 ) -> list[dict[str, Any]]:
-    """All rows. Each model is freed before the next one is made."""
+    """All rows. Adds models whose library is not installed to `missing`. Each model is freed before
+    the next one is made."""
     models = importlib.import_module("_models")
     ways = modes(torch, ours)
     on_gpu = device == "cuda"
     synchronize = torch.cuda.synchronize if on_gpu else lambda: None
     rows: list[dict[str, Any]] = []
-    for make in models.workloads(sizes, device):
-        torch.manual_seed(0)
-        rows += rows_of(make(), ways, ours, synchronize, seconds)
+    for name, make in models.workloads(sizes, device):
+        try:
+            rows += rows_of(name, make(), ways, ours, synchronize, seconds)
+        except ImportError as error:
+            missing[name] = str(error)
         gc.collect()
         if on_gpu:
             torch.cuda.empty_cache()
-        print(f"{rows[-1]['model']}: done", file=sys.stderr)
+        print(f"{name}: {missing.get(name, 'done')}", file=sys.stderr)
     return rows + curves(ways, sizes, steps, device)
 
 
@@ -194,8 +214,8 @@ def answer(rows: Sequence[Mapping[str, Any]]) -> str:
     faster = [1 / row["over_float32"] for row, _ in pairs]
     error = max(row["relative_error"] / other["relative_error"] for row, other in pairs)
     return (
-        f"enable(): {min(faster):.1f} to {max(faster):.1f} times as fast as PyTorch's float32, "
-        f"at most {error:.1f} times its error"
+        f"enable(): {statistics.geometric_mean(faster):.2f} times as fast as PyTorch's float32 "
+        f"({min(faster):.1f} to {max(faster):.1f}), at most {error:.1f} times its error"
     )
 
 
@@ -203,7 +223,7 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Picture:
     """Times relative to PyTorch's float32, with errors; below, the losses of a training run, and
     their differences from float64."""
     timed = [row for row in rows if "model" in row]
-    trained = [row for row in rows if "losses" in row]
+    trained = [row for row in rows if "difference" in row]
     names = list(dict.fromkeys(row["model"] for row in timed))
     note = f"{head['device']}, PyTorch {head['versions']['torch']}; errors are those of "
     note += "outputs or gradients, against float64\n"
@@ -302,10 +322,9 @@ def main() -> int:
         torch = importlib.import_module("torch")
         models = importlib.import_module("_models")
         ours, missing = operators()
-        sizes = models.QUICK if arguments.quick else models.FULL
         seconds = QUICK_SECONDS if arguments.quick else SECONDS
         steps = QUICK_STEPS if arguments.quick else STEPS
-        rows = measured(torch, ours, "cuda", sizes, seconds, steps)
+        rows = measured(torch, ours, "cuda", models.FULL, seconds, steps, missing)
     except (Error, ImportError, OSError, RuntimeError) as error:  # RuntimeError: PyTorch's
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2

@@ -252,50 +252,6 @@ def tuning(results: Path) -> str:
     return "\n\n".join([head, markdown(*found._cells()), facts])
 
 
-FLOAT32, TF32, OURS = "PyTorch float32", "PyTorch TF32", "enable()"
-"""The ways in which benchmarks/models.py computes."""
-
-
-def of_models(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Times and errors, from the rows of benchmarks/models.py. Returns a table's header and lines:
-    one line per model and way."""
-    lines = []
-    for row in rows:
-        if "model" not in row:
-            continue
-        taken = "-"
-        if row["products"]:
-            passed = sum(row["products"]["passed"].values())
-            taken = f"{row['products']['taken']} of {row['products']['taken'] + passed}"
-        figures = f"{1e3 * row['median_s']:.3f}", f"{1 / row['over_float32']:.2f}x"
-        error = f"{row['relative_error']:.1e}"
-        words = row["model"], row["way"]
-        lines.append([*words, *figures, error, taken, row["consequence"] or "-"])
-    header = ["model", "way", "ms", "speed", "relative error", "products taken", "consequence"]
-    return header, lines
-
-
-def models(results: Path) -> str:
-    """The table of ``of_models`` for a file, and the largest differences of the training losses."""
-    if not results.exists():
-        return NOTHING_MEASURED
-    document = _read(results)
-    away = [
-        f"{row['way']}: {max(map(abs, row['difference'])):.1e}"
-        for row in document["rows"]
-        if "difference" in row
-    ]
-    curves = [f"Largest difference of a training loss from float64: {'; '.join(away)}."]
-    header, lines = of_models(document["rows"])
-    return "\n\n".join(
-        [
-            markdown(header, lines, words=2),
-            *(curves if away else []),
-            f"{_facts(document)}.",
-        ]
-    )
-
-
 def of_calls(rows: Sequence[Mapping[str, Any]], what: str) -> tuple[list[str], list[list[str]]]:
     """Microseconds of a call, from the rows of benchmarks/calls.py of this kind: ``queue`` or
     ``in a row``. Returns a table's header and lines: one line per way, one column per size."""

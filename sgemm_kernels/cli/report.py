@@ -21,6 +21,7 @@ A table is between two comments. The first one names the kind of table and the f
 | calls RESULTS | where the time of whole calls goes: benchmarks/host_cost.py |
 | queuing RESULTS | host time to queue a call, and products in a row: benchmarks/calls.py |
 | models RESULTS | time and error of PyTorch models: benchmarks/models.py |
+| average RESULTS | a sentence: the mean speed over these models |
 | batches RESULTS | batches of products against torch.bmm, by kind: benchmarks/batched.py |
 | programs RESULTS | programs under ``sgemm-kernels preload``: benchmarks/programs.py |
 | gpus RESULTS | whole calls on all GPUs, and their speedup: benchmarks/all_gpus.py |
@@ -49,12 +50,12 @@ from .experiment_tables import (
     clocks,
     counters,
     gpus,
-    models,
     queuing,
     recomputing,
     tuning,
     worst,
 )
+from .model_tables import average, models
 from .program_tables import programs
 from .speed_tables import kinds, ladder, peers, ratios, routers, speedup, spread, table
 
@@ -121,7 +122,7 @@ def _block(folder: Path, words: list[str]) -> str:
 BLOCKS: dict[str, Callable[..., str]] = {
     block.__name__: block
     for block in (speedup, ladder, table, spread, ratios, peers, routers, kinds, counters, ablation,
-                  calls, gpus, clocks, recomputing, worst, tuning, queuing, models, batches,
-                  programs)
+                  calls, gpus, clocks, recomputing, worst, tuning, queuing, average, models,
+                  batches, programs)
 }  # fmt: skip
 """The kinds of tables. Each function takes the files named after the kind."""
