@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from .._table import markdown, markdown_text
-from ..measuring.results_file import OLDER, facts_of, is_older, read_json
+from ..measuring.results_file import facts_of, read_json
+from ..measuring.sources import OLDER, is_older
 from .speed_tables import NOTHING_MEASURED
 
 FLOAT32, TF32, OURS = "PyTorch float32", "PyTorch TF32", "enable()"
