@@ -39,9 +39,11 @@ FAMILIES = [
     ("tiled", 4, 7, (90, 70, 60), "CC CF FC FF"),
     ("tma", 1, 1, (128, 256, 3000), "CC FC"),
     ("small_batch", 132, 500, (12, 40, 16), "CC CF FC FF"),
-    ("small_batch", 1, 20, (10, 7, 53), "CC CF FC FF"),  # several chunks of K, the last with a tail
-    ("small_batch", 1, 3, (3, 130, 5), "CC CF FC FF"),  # two tiles
+    ("small_batch", 1, 20, (12, 8, 52), "CC CF FC FF"),  # several chunks of K, the last with a tail
+    ("small_batch", 1, 3, (4, 132, 8), "CC CF FC FF"),  # two tiles
     ("packed_batch", 132, 900, (10, 7, 5), "CC"),
+    ("packed_batch", 132, 20, (700, 23, 3), "CC FC"),  # a task has some rows of a matrix
+    ("packed_batch", 132, 600, (4, 11, 205), "CC CF"),  # neighbouring threads divide K
 ]
 """A kernel of a plan, and products for which `simt` chooses it: multiprocessors, batch, shape, and
 layouts of A and B."""

@@ -1,5 +1,5 @@
 /* Checks the kernels for batches of small products: on the CPU device, or, compiled by nvcc, on a
- * GPU. Random sizes, layouts, strides and counts, bit for bit against one sum in the order of K. */
+ * GPU. Random sizes, layouts, strides and counts, bit for bit against sums in the order of K. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,7 +75,35 @@ bool same(float a, float b)
     return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b)) || (a == 0.0f && b == 0.0f);
 }
 
-int refused; // cases that other kernels compute
+/* sum + a * b, rounded as the kernels do. */
+float add_product(float a, float b, float sum)
+{
+#if defined(__CUDACC__) || FUSES_MULTIPLY_ADD
+    return fmaf(a, b, sum);
+#else
+    return a * b + sum;
+#endif
+}
+
+/* The sum that the kernels compute: of each slice of K, and then of pairs of slices. */
+float sum_of(const Operand &A, const Operand &B, int64_t n, int64_t i, int64_t j, int slices)
+{
+    std::vector<float> sums(static_cast<size_t>(slices), 0.0f);
+    for (int64_t k = 0; k < A.X.cols; ++k) {
+        float &sum = sums[static_cast<size_t>(k % slices)];
+        sum = add_product(*A.at(n, i, k), *B.at(n, k, j), sum);
+    }
+    for (size_t other = sums.size() / 2; other > 0; other /= 2) {
+        for (size_t slice = 0; slice < other; ++slice) {
+            sums[slice] += sums[slice + other];
+        }
+    }
+    return sums[0];
+}
+
+int refused;   // cases that other kernels compute
+int of_rows;   // cases in which a task has some rows of a matrix
+int in_slices; // cases in which threads divide K
 
 /* Returns whether all results are right and nothing else has changed. */
 bool passes(const Case &c, const PlanDevice &device, const Launch *where)
@@ -94,34 +122,26 @@ bool passes(const Case &c, const PlanDevice &device, const Launch *where)
             }
         }
     }
-    std::vector<float> expected(C.memory, C.memory + C.floats);
-    for (int64_t n = 0; n < c.count; ++n) {
-        for (int64_t i = 0; i < c.M; ++i) {
-            for (int64_t j = 0; j < c.N; ++j) {
-                float sum = 0;
-                for (int64_t k = 0; k < c.K; ++k) {
-#if defined(__CUDACC__) || FUSES_MULTIPLY_ADD
-                    sum = fmaf(*A.at(n, i, k), *B.at(n, k, j), sum);
-#else
-                    sum = *A.at(n, i, k) * *B.at(n, k, j) + sum;
-#endif
-                }
-                const float product = c.alpha * sum;
-                float *const result = &expected[static_cast<size_t>(C.at(n, i, j) - C.memory)];
-#if defined(__CUDACC__) || FUSES_MULTIPLY_ADD
-                *result = c.beta == 0 ? product : fmaf(c.beta, *result, product);
-#else
-                *result = c.beta == 0 ? product : c.beta * *result + product;
-#endif
-            }
-        }
-    }
     Sgemm p = {A.X, B.X, C.X, c.alpha, c.beta};
     p.count = c.count;
     const PlanShape shape = plan_shape(&p);
     if (!small_batch_supports(&shape, &device)) {
         ++refused;
         return true;
+    }
+    const SmallBatchPlan plan = small_batch_plan(&shape, &device);
+    const int slices = plan.packed ? plan.slices : 1;
+    in_slices += slices > 1;
+    of_rows += plan.packed && plan.tiles_down > 1;
+    std::vector<float> expected(C.memory, C.memory + C.floats);
+    for (int64_t n = 0; n < c.count; ++n) {
+        for (int64_t i = 0; i < c.M; ++i) {
+            for (int64_t j = 0; j < c.N; ++j) {
+                const float product = c.alpha * sum_of(A, B, n, i, j, slices);
+                float &result = expected[static_cast<size_t>(C.at(n, i, j) - C.memory)];
+                result = c.beta == 0 ? product : add_product(c.beta, result, product);
+            }
+        }
     }
     const Status status = launch_small_batch(p, device, where);
     if (status.code != STATUS_OK) {
@@ -193,6 +213,13 @@ int main(int count, char **arguments)
             c.K = (c.K + 15) / 16 * 16;
             c.contiguous = true;
         }
+        if (i % 5 == 4) { // many rows, or a long K
+            c.M = below(2) ? size_between(100, 700) : c.M;
+            c.K = below(2) ? size_between(100, 500) : below(8);
+            c.N = size_between(1, 30);
+            c.count = size_between(1, 9);
+            c.contiguous = true;
+        }
         if (!passes(c, devices[i % 2], &where)) {
             printf("case %d: %lld x %lld x %lld x %lld, A %s%s, B %s%s%s, alpha %g, beta %g\n", i,
                    static_cast<long long>(c.count), static_cast<long long>(c.M),
@@ -203,6 +230,7 @@ int main(int count, char **arguments)
             return 1;
         }
     }
-    printf("small_batch: %d cases, of which %d are for other kernels\n", cases, refused);
-    return refused > cases / 2 ? 1 : 0;
+    printf("small_batch: %d cases; %d are for other kernels, %d by rows, %d with slices of K\n",
+           cases, refused, of_rows, in_slices);
+    return refused > cases / 2 || of_rows == 0 || in_slices == 0 ? 1 : 0;
 }

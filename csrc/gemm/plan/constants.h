@@ -33,6 +33,8 @@ static const double small_task = 300;       /* to begin and end a task */
 static const double small_packed = 2.1;     /* for each multiply-add in a packed batch */
 static const double small_results_4 = 1.3;  /* the same if a thread has 4 x 4 results */
 static const double small_results_8 = 1.17; /* the same for 8 x 8 */
+static const double small_sums = 70;        /* to add the results of two slices of K */
+static const double small_from_l2 = 40;     /* bytes per cycle and multiprocessor (assumed) */
 static const double small_latency = 2.7;    /* cycles per issue slot of a lone warp (measured) */
 
 /* Tensor cores, for waves and in part for mma: fitted to an H200, except for tensor_unaligned,

@@ -97,32 +97,50 @@ static BatchCopy packed_copy(const PlanOperand *X, int size, int depth, int thre
     return copy;
 }
 
-/* Whole matrices, for batches that are arrays without gaps. */
-static SmallBatchPlan packed_plan(const PlanShape *s, const PlanDevice *d)
+/* Rows of a task, for batches that are arrays without gaps: all rows of a matrix if they fit, or
+ * some of a high one. 0 if too few fit. A stage has B and these rows of A, or all of A if its rows
+ * are not contiguous. */
+static int64_t packed_rows(const PlanShape *s, int64_t stage_floats)
+{
+    enum { T = 4, C_FLOATS = 4096 };
+    const int64_t others = s->K * s->N + (s->A.k_major ? 0 : s->M * s->K);
+    if (others >= stage_floats || s->N > T * SMALL_BATCH_THREADS) {
+        return 0;
+    }
+    const int64_t units = SMALL_BATCH_THREADS / ceil_div(s->N, T); /* of T rows */
+    const int64_t in_stage = s->A.k_major ? (stage_floats - others) / s->K : s->M;
+    const int64_t fit = least(least(in_stage, C_FLOATS / s->N), units * T) / T * T;
+    return s->M <= fit ? s->M : fit < T ? 0 : round_up(ceil_div(s->M, ceil_div(s->M, fit)), T);
+}
+
+/* Whole matrices, or `rows` of each, for batches that are arrays without gaps. */
+static SmallBatchPlan packed_plan(const PlanShape *s, int64_t rows, int slices, const PlanDevice *d)
 {
     enum { T = 4, STAGE_BYTES = 32768 };
     SmallBatchPlan plan = {
         .packed = true,
+        .slices = slices,
         .thread_tile = T,
-        .rows = (int)s->M,
+        .rows = (int)rows,
         .cols = (int)s->N,
-        .tiles_down = 1,
+        .tiles_down = (int)ceil_div(s->M, rows),
         .tiles_across = 1,
-        .thread_rows = (int)ceil_div(s->M, T),
+        .thread_rows = (int)ceil_div(rows, T),
         .thread_cols = (int)ceil_div(s->N, T),
         .depth = (int)s->K,
     };
-    const int of_matrix = plan.thread_rows * plan.thread_cols;
-    plan.A = packed_copy(&s->A, plan.rows, plan.depth, of_matrix);
+    const int of_matrix = plan.thread_rows * plan.thread_cols * slices;
+    plan.A = packed_copy(&s->A, (int)(s->A.k_major ? rows : s->M), plan.depth, of_matrix);
     plan.B = packed_copy(&s->B, plan.cols, plan.depth, of_matrix);
     const int64_t floats = plan.A.matrix + plan.B.matrix;
     const int64_t fit = least(STAGE_BYTES / (4 * floats + 4), SMALL_BATCH_THREADS / of_matrix);
-    plan.matrices = (int)most(1, least(fit, ceil_div(s->count, d->multiprocessors)));
+    plan.matrices =
+        plan.tiles_down > 1 ? 1 : (int)most(1, least(fit, ceil_div(s->count, d->multiprocessors)));
     plan.threads = (int)most(64, round_up(plan.matrices * of_matrix, 32));
     /* An array begins up to three floats behind a 16-byte boundary. */
     plan.A.bytes = (int)round_up(4 * ((int64_t)plan.matrices * plan.A.matrix + 3), 16);
     plan.B.bytes = (int)round_up(4 * ((int64_t)plan.matrices * plan.B.matrix + 3), 16);
-    plan.C.bytes = (int)round_up(4 * (plan.matrices * s->M * s->N + 3), 16);
+    plan.C.bytes = (int)round_up(4 * (plan.matrices * rows * s->N + 3), 16);
     plan.shared_bytes = SMALL_BATCH_STAGES * (plan.A.bytes + plan.B.bytes) + plan.C.bytes;
     divide_tasks(&plan, s, d);
     return plan;
@@ -215,20 +233,43 @@ static SmallBatchPlan tile_plan(const PlanShape *s, const PlanDevice *d)
     return plan;
 }
 
-SmallBatchPlan small_batch_plan(const PlanShape *s, const PlanDevice *d)
-{
-    enum { MOST_PACKED = 44 };
-    const bool in_float4s = s->M % 4 == 0 && s->N % 4 == 0 && s->K % 4 == 0 && s->A.aligned &&
-                            s->B.aligned && s->C_is_float4;
-    const bool packed = s->packed && !in_float4s && most(most(s->M, s->N), s->K) <= MOST_PACKED;
-    return packed ? packed_plan(s, d) : tile_plan(s, d);
-}
-
 /* Bytes of the whole batch. */
 static double bytes_of(const PlanShape *s)
 {
     const double M = (double)s->M, N = (double)s->N, K = (double)s->K;
     return 4 * (double)s->count * (M * K + K * N + M * N);
+}
+
+/* The estimated cycles of a plan. */
+static double cycles_of(const SmallBatchPlan *plan, const PlanShape *s, const PlanDevice *d)
+{
+    enum { WARPS = 4 }; /* that issue in the same cycle */
+    const int T = plan->thread_tile;
+    const double of_multiply = plan->packed ? small_packed
+                               : T == 4     ? small_results_4
+                                            : small_results_8;
+    const double results = (double)plan->matrices * plan->rows * plan->cols;
+    const double factors = (double)plan->matrices * (plan->rows + plan->cols) * plan->depth;
+    const double chunks = (double)most(ceil_div(s->K, most(plan->depth, 1)), 1);
+    const double loads =
+        factors / (plan->packed || (plan->A.float4 && plan->B.float4) ? 4 : 1) / plan->threads;
+    const double stores = results / (plan->packed || plan->C.float4 ? 4 : 1) / plan->threads;
+    const int slices = plan->packed ? plan->slices : 1;
+    const double steps = (double)ceil_div(plan->depth, slices);
+    const double of_warp =
+        chunks * (T * T * steps * of_multiply + loads * small_copy + small_chunk) +
+        stores * small_copy + small_task + small_sums * log2(slices);
+    /* Blocks that fit a multiprocessor hide each other's latency; few of them do not. */
+    const double warps = (double)ceil_div(plan->blocks, d->multiprocessors) * plan->threads / 32.0;
+    const double rounds = (double)ceil_div(plan->tasks, plan->blocks);
+    const double busy = rounds * of_warp * fmax(warps / WARPS, small_latency);
+    /* Rows of a matrix that are different tasks read the same B. */
+    const double again = plan->packed && plan->tiles_down > 1
+                             ? (plan->A.bytes + plan->B.bytes) * (double)plan->tasks / small_from_l2
+                             : 0;
+    const PlanConstants *const c = d->constants;
+    const double memory = fmax(bytes_of(s) / c->from_memory, again) / d->multiprocessors;
+    return c->launch + overlapped(memory, busy);
 }
 
 /* Whether these kernels are faster than tiles of fixed sizes, as measured on an H100. */
@@ -245,6 +286,51 @@ static bool is_faster(const SmallBatchPlan *plan, const PlanShape *s)
            (longer <= 48 || (longer > 64 && longer <= 104));
 }
 
+/* Multiply-adds for each float of A, B and C. */
+static double intensity(const PlanShape *s)
+{
+    return 1 / (1 / (double)s->M + 1 / (double)s->N + 1 / (double)s->K);
+}
+
+/* The best of these plans: `rows` of a matrix and slices of K, as many as a block has threads. */
+static SmallBatchPlan best_packed(SmallBatchPlan best, const PlanShape *s, const PlanDevice *d)
+{
+    enum { T = 4 };
+    static const int64_t stage_floats[] = {6144, 12288};
+    double least_cycles = is_faster(&best, s) ? cycles_of(&best, s, d) : HUGE_VAL;
+    for (size_t i = 0; i < sizeof stage_floats / sizeof *stage_floats; ++i) {
+        const int64_t rows = packed_rows(s, stage_floats[i]);
+        const int64_t units = ceil_div(rows, T) * ceil_div(s->N, T);
+        for (int slices = 1; rows > 0 && slices <= 32 && units * slices <= SMALL_BATCH_THREADS &&
+                             2 * slices <= most(s->K, 2);
+             slices *= 2) {
+            const SmallBatchPlan plan = packed_plan(s, rows, slices, d);
+            const double cycles = cycles_of(&plan, s, d);
+            if (plan.shared_bytes <= d->shared_bytes && cycles < least_cycles) {
+                best = plan;
+                least_cycles = cycles;
+            }
+        }
+    }
+    return best;
+}
+
+SmallBatchPlan small_batch_plan(const PlanShape *s, const PlanDevice *d)
+{
+    enum { MOST_PACKED = 44, MOST_INTENSITY = 24, THIN = 16 };
+    const bool in_float4s = s->M % 4 == 0 && s->N % 4 == 0 && s->K % 4 == 0 && s->A.aligned &&
+                            s->B.aligned && s->C_is_float4;
+    const bool is_small = most(most(s->M, s->N), s->K) <= MOST_PACKED;
+    if (s->packed && is_small && !in_float4s) {
+        return packed_plan(s, s->M, 1, d);
+    }
+    const SmallBatchPlan plan = tile_plan(s, d);
+    const bool is_for_tiles = is_small || (in_float4s && least(s->M, s->N) <= THIN);
+    return s->packed && !is_for_tiles && s->K > 0 && intensity(s) <= MOST_INTENSITY
+               ? best_packed(plan, s, d)
+               : plan;
+}
+
 bool small_batch_supports(const PlanShape *s, const PlanDevice *d)
 {
     enum { MOST_SIDE = 1 << 20 };
@@ -259,25 +345,6 @@ bool small_batch_supports(const PlanShape *s, const PlanDevice *d)
 
 double small_batch_cycles(const PlanShape *s, const PlanDevice *d)
 {
-    enum { WARPS = 4 }; /* that issue in the same cycle */
     const SmallBatchPlan plan = small_batch_plan(s, d);
-    const int T = plan.thread_tile;
-    const double of_multiply = plan.packed ? small_packed
-                               : T == 4    ? small_results_4
-                                           : small_results_8;
-    const double results = (double)plan.matrices * plan.rows * plan.cols;
-    const double factors = (double)plan.matrices * (plan.rows + plan.cols) * plan.depth;
-    const double chunks = (double)most(ceil_div(s->K, most(plan.depth, 1)), 1);
-    const double loads =
-        factors / (plan.packed || (plan.A.float4 && plan.B.float4) ? 4 : 1) / plan.threads;
-    const double stores = results / (plan.packed || plan.C.float4 ? 4 : 1) / plan.threads;
-    const double of_warp =
-        chunks * (T * T * plan.depth * of_multiply + loads * small_copy + small_chunk) +
-        stores * small_copy + small_task;
-    /* Blocks that fit a multiprocessor hide each other's latency; few of them do not. */
-    const double warps = (double)ceil_div(plan.blocks, d->multiprocessors) * plan.threads / 32.0;
-    const double rounds = (double)ceil_div(plan.tasks, plan.blocks);
-    const double busy = rounds * of_warp * fmax(warps / WARPS, small_latency);
-    const PlanConstants *const c = d->constants;
-    return c->launch + overlapped(bytes_of(s) / (c->from_memory * d->multiprocessors), busy);
+    return cycles_of(&plan, s, d);
 }

@@ -39,6 +39,7 @@ typedef struct {
     int rows, cols;               /* of the tile of C */
     int tiles_down, tiles_across; /* of a matrix */
     int thread_rows, thread_cols; /* threads of a matrix */
+    int slices;                   /* of K, for neighbouring threads: a power of two; if packed */
     int threads;                  /* of a block */
     int depth;                    /* K chunk: a multiple of 4, or K if packed */
     BatchCopy A, B, C;            /* C is collected in shared memory if thread_tile is 4 */

@@ -1,12 +1,36 @@
 /* Batches of matrices without gaps, of sizes that are not multiples of four: the batch is one
- * array, so float4s cross rows and matrices. A block copies float4s of several whole matrices, and
- * its threads read single floats of them from shared memory. */
+ * array, so float4s cross rows and matrices. A block copies float4s of several whole matrices, or
+ * of some rows of a high one, and its threads read single floats of them from shared memory. If
+ * there are few results, neighbouring threads divide K. */
 #ifndef SGEMM_GEMM_PACKED_BATCH_H
 #define SGEMM_GEMM_PACKED_BATCH_H
 
 #include "small_batch_copy.h"
 
 namespace {
+
+/* The matrices of a task, or the rows of one. */
+struct PackedTask {
+    int64_t first;
+    int matrices, row, rows;
+
+    __device__ __forceinline__ PackedTask(const SmallBatch &batch, unsigned task)
+    {
+        const SmallBatchPlan &plan = batch.plan;
+        if (plan.tiles_down == 1) {
+            first = static_cast<int64_t>(task) * plan.matrices;
+            matrices = static_cast<int>(at_most(batch.p.count - first, plan.matrices));
+            row = 0;
+            rows = plan.rows;
+        } else {
+            const unsigned tiles = static_cast<unsigned>(plan.tiles_down);
+            first = task / tiles;
+            matrices = 1;
+            row = static_cast<int>(task % tiles) * plan.rows;
+            rows = static_cast<int>(at_most(batch.p.C.rows - row, plan.rows));
+        }
+    }
+};
 
 /* A block's part of an operand, which is one array. */
 struct PackedPart {
@@ -16,14 +40,16 @@ struct PackedPart {
     int64_t before, behind; // floats of the array before the part, and from its begin on
     bool shared_by_all;     // by all products of the batch
 
-    __device__ __forceinline__ PackedPart(const Matrix &X, int64_t first, int64_t count,
-                                          int matrices)
+    /* The task's rows of all its matrices, or these matrices as a whole. */
+    __device__ __forceinline__ PackedPart(const Matrix &X, const PackedTask &task, int64_t count,
+                                          bool by_rows)
     {
-        const int size = static_cast<int>(X.rows * X.cols);
+        const int cols = static_cast<int>(X.cols), size = static_cast<int>(X.rows) * cols;
+        const int skipped = by_rows ? task.row * cols : 0;
         shared_by_all = X.batch_stride == 0;
-        before = first * X.batch_stride;
-        behind = shared_by_all ? size : (count - first) * size;
-        floats = shared_by_all ? size : matrices * size;
+        before = task.first * X.batch_stride + skipped;
+        behind = (shared_by_all ? size : (count - task.first) * size) - skipped;
+        floats = (shared_by_all ? 1 : task.matrices) * (by_rows ? task.rows * cols : size);
         data = X.data + before;
         skew = static_cast<int>(reinterpret_cast<uintptr_t>(data) / sizeof(float) % 4);
     }
@@ -69,23 +95,19 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, 3)
     const SmallBatchPlan &plan = batch.plan;
     float *const shared = reinterpret_cast<float *>(dynamic_shared<Floats<4>>().value);
     const int stage_floats = (plan.A.bytes + plan.B.bytes) / 4;
-    const int M = static_cast<int>(p.C.rows), N = static_cast<int>(p.C.cols),
-              K = static_cast<int>(p.A.cols);
-    const BatchPlace place(threadIdx.x, static_cast<unsigned>(plan.thread_rows),
+    const int N = static_cast<int>(p.C.cols), K = static_cast<int>(p.A.cols);
+    const unsigned slices = static_cast<unsigned>(plan.slices); // of K: a power of two
+    const int slice = static_cast<int>(threadIdx.x & (slices - 1));
+    const BatchPlace place(threadIdx.x / slices, static_cast<unsigned>(plan.thread_rows),
                            static_cast<unsigned>(plan.thread_cols));
     const int n = place.outer() < plan.matrices ? place.outer() : 0; // any, for idle threads
 
-    const auto first_of = [&](unsigned task) { return static_cast<int64_t>(task) * plan.matrices; };
-    const auto matrices_of = [&](unsigned task) {
-        return static_cast<int>(at_most(p.count - first_of(task), plan.matrices));
-    };
-    const auto begin_task = [&](unsigned task, int stage) {
-        if (task < plan.tasks) {
+    const auto begin_task = [&](unsigned number, int stage) {
+        if (number < plan.tasks) {
             float *const to = shared + stage * stage_floats;
-            const int64_t first = first_of(task);
-            const int matrices = matrices_of(task);
-            PackedPart(p.A, first, p.count, matrices).begin_copies(plan.A, to, plan.threads);
-            PackedPart(p.B, first, p.count, matrices)
+            const PackedTask task(batch, number);
+            PackedPart(p.A, task, p.count, plan.A.k_major).begin_copies(plan.A, to, plan.threads);
+            PackedPart(p.B, task, p.count, false)
                 .begin_copies(plan.B, to + plan.A.bytes / 4, plan.threads);
         }
         end_group();
@@ -97,15 +119,15 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, 3)
     }
     int stage = 0;
     UNROLL(1)
-    for (unsigned task = blockIdx.x; task < plan.tasks; task += blocks) {
+    for (unsigned number = blockIdx.x; number < plan.tasks; number += blocks) {
         wait_for_groups<stages - 2>();
         __syncthreads(); // the matrices are there, and all threads have read the ones before
-        begin_task(task + (stages - 1) * blocks, stage == 0 ? stages - 1 : stage - 1);
-        const int64_t first = first_of(task);
-        const int matrices = matrices_of(task);
-        const PackedPart of_A(p.A, first, p.count, matrices), of_B(p.B, first, p.count, matrices);
-        const int in_A =
-            stage * stage_floats + of_A.skew + (p.A.batch_stride == 0 ? 0 : n * plan.A.matrix);
+        begin_task(number + (stages - 1) * blocks, stage == 0 ? stages - 1 : stage - 1);
+        const PackedTask task(batch, number);
+        const PackedPart of_A(p.A, task, p.count, plan.A.k_major), of_B(p.B, task, p.count, false);
+        const int in_A = stage * stage_floats + of_A.skew +
+                         (p.A.batch_stride == 0 ? 0 : n * plan.A.matrix) +
+                         (plan.A.k_major ? 0 : task.row);
         const int in_B = stage * stage_floats + plan.A.bytes / 4 + of_B.skew +
                          (p.B.batch_stride == 0 ? 0 : n * plan.B.matrix);
         const int a_row = plan.A.k_major ? plan.A.line : 1, a_k = plan.A.k_major ? 1 : plan.A.line;
@@ -115,19 +137,21 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, 3)
         for (int i = 0; i < T; ++i) { // a row or column outside reads the last one
             const int row = place.middle() + i * plan.thread_rows;
             const int col = place.inner() + i * plan.thread_cols;
-            a_from[i] = shared + in_A + (row < M ? row : M - 1) * a_row;
-            b_from[i] = shared + in_B + (col < N ? col : N - 1) * b_col;
+            a_from[i] =
+                shared + in_A + (row < task.rows ? row : task.rows - 1) * a_row + slice * a_k;
+            b_from[i] = shared + in_B + (col < N ? col : N - 1) * b_col + slice * b_k;
         }
         float sum[T][T] = {};
+        const int a_step = plan.slices * a_k, b_step = plan.slices * b_k;
         UNROLL(2)
-        for (int k = 0; k < K; ++k) {
+        for (int k = slice; k < K; k += plan.slices) {
             float a[T], b[T];
             UNROLL(4)
             for (int i = 0; i < T; ++i) {
                 a[i] = *a_from[i];
                 b[i] = *b_from[i];
-                a_from[i] += a_k;
-                b_from[i] += b_k;
+                a_from[i] += a_step;
+                b_from[i] += b_step;
             }
             UNROLL(4)
             for (int i = 0; i < T; ++i) {
@@ -137,19 +161,29 @@ __global__ void __launch_bounds__(SMALL_BATCH_THREADS, 3)
                 }
             }
         }
+        UNROLL(1)
+        for (int other = plan.slices / 2; other > 0; other /= 2) {
+            UNROLL(4)
+            for (int i = 0; i < T; ++i) {
+                UNROLL(4)
+                for (int j = 0; j < T; ++j) {
+                    sum[i][j] += __shfl_xor_sync(0xffffffffu, sum[i][j], other);
+                }
+            }
+        }
 
         // The results, as in memory.
-        const PackedPart of_C(p.C, first, p.count, matrices);
+        const PackedPart of_C(p.C, task, p.count, true);
         float *const Cs = shared + stages * stage_floats + of_C.skew;
-        if (place.outer() < matrices) {
+        if (slice == 0 && place.outer() < task.matrices) {
             UNROLL(4)
             for (int i = 0; i < T; ++i) {
                 const int row = place.middle() + i * plan.thread_rows;
                 UNROLL(4)
                 for (int j = 0; j < T; ++j) {
                     const int col = place.inner() + j * plan.thread_cols;
-                    if (row < M && col < N) {
-                        Cs[(n * M + row) * N + col] = sum[i][j];
+                    if (row < task.rows && col < N) {
+                        Cs[(n * task.rows + row) * N + col] = sum[i][j];
                     }
                 }
             }

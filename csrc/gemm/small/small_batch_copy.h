@@ -95,19 +95,19 @@ struct BatchPlace {
     {
         const unsigned of_inner = thread / inner, of_middle = of_inner / middle;
         packed =
-            of_middle << 16 | (of_inner - of_middle * middle) << 8 | (thread - of_inner * inner);
+            of_middle << 20 | (of_inner - of_middle * middle) << 10 | (thread - of_inner * inner);
     }
     __device__ __forceinline__ int outer() const
     {
-        return static_cast<int>(packed >> 16);
+        return static_cast<int>(packed >> 20);
     }
     __device__ __forceinline__ int middle() const
     {
-        return static_cast<int>(packed >> 8 & 255);
+        return static_cast<int>(packed >> 10 & 1023);
     }
     __device__ __forceinline__ int inner() const
     {
-        return static_cast<int>(packed & 255);
+        return static_cast<int>(packed & 1023);
     }
 };
 
