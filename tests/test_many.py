@@ -124,6 +124,26 @@ def test_large_products_between_small_ones_run_on_tensor_cores(like_gpu, rng):
     assert all_same_bits(run_many("simt", As, Bs, device="cpu")[:5], results[:5])
 
 
+def test_products_that_differ_by_their_places_are_one_batch(like_gpu, rng, monkeypatch):
+    """The batch runs on tensor cores, but none of its products would."""
+    like_gpu(12)
+    monkeypatch.setenv("SGEMM_KERNELS_CPU_COPIES", "0")
+    rows, weights = uniform(rng, 12, 64, 1024), uniform(rng, 12, 256, 1024)
+    As, Bs = [uniform(rng, 9, 40), *rows], [uniform(rng, 40, 7), *weights.mT]
+    out = np.full((12, 65, 260), 7, np.float32)
+    outs = [np.empty((9, 7), np.float32), *out[:, :64, :256]]
+    for order, tensor_cores in ((range(13), True), ((0, 1, 3, 6, 10, 2), False)):
+        _core._launched(True)
+        try:
+            chosen = [[each[n] for n in order] for each in (As, Bs, outs)]
+            run_many("auto", *chosen[:2], out=chosen[2], device="cpu")
+        finally:
+            launched = _core._launched(False)
+        assert bool(launched & {"waves", "fused"}) == tensor_cores, launched
+        assert worst_share(chosen[2], *chosen[:2]) <= 1
+    assert (out[:, :64, 256:] == 7).all() and (out[:, 64] == 7).all()
+
+
 @pytest.mark.parametrize("multiprocessors", [None, 132])
 def test_special_values_stay_in_their_product(like_gpu, device, rng, multiprocessors):
     if multiprocessors:

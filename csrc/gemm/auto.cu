@@ -519,21 +519,93 @@ static Status launch_together(const Sgemm *problems, int count, const Together &
                : status;
 }
 
+static bool is_alike(const Matrix &X, const Matrix &Y)
+{
+    return X.rows == Y.rows && X.cols == Y.cols && X.row_stride == Y.row_stride &&
+           X.col_stride == Y.col_stride;
+}
+
+static intptr_t bytes_between(const Matrix &X, const Matrix &Y)
+{
+    return static_cast<intptr_t>(reinterpret_cast<uintptr_t>(Y.data) -
+                                 reinterpret_cast<uintptr_t>(X.data));
+}
+
+/* The products at the begin of a list that are one batch: they differ by their places in memory
+ * only, and these are equally far apart. */
+static Sgemm batch_of_list(const Sgemm *problems, int count)
+{
+    constexpr intptr_t size = sizeof(float);
+    Sgemm batch = problems[0];
+    struct {
+        Matrix Sgemm::*matrix;
+        intptr_t step;
+    } operands[] = {{&Sgemm::A, 0}, {&Sgemm::B, 0}, {&Sgemm::C, 0}};
+    for (bool belongs = true; belongs && batch.count < count;) {
+        const Sgemm &last = problems[batch.count - 1], &next = problems[batch.count];
+        belongs = next.alpha == last.alpha && next.beta == last.beta;
+        for (auto &operand : operands) {
+            const Matrix &X = last.*operand.matrix, &Y = next.*operand.matrix;
+            const intptr_t step = bytes_between(X, Y);
+            operand.step = batch.count == 1 ? step : operand.step;
+            belongs = belongs && is_alike(X, Y) && step == operand.step && step % size == 0;
+        }
+        batch.count += belongs;
+    }
+    for (const auto &operand : operands) {
+        (batch.*operand.matrix).batch_stride = batch.count > 1 ? operand.step / size : 0;
+    }
+    return batch;
+}
+
+/* Launches the batch at the begin of a list if it is estimated to be faster on tensor cores than
+ * together with all `listed` products. *alike: the products of the batch. */
+static Status launch_batch(const Sgemm *problems, int count, int listed, const Launch *where,
+                           const PlanDevice &device, const TensorCores &cores, int *alike,
+                           bool *launched)
+{
+    const Sgemm batch = batch_of_list(problems, count);
+    const double each = plan_in_group(problems, listed, &device).cycles;
+    const TensorRung rung =
+        batch.count > 1 ? plan_tensor_rung(static_cast<double>(batch.count) * each, &batch, &cores)
+                        : TENSOR_NONE;
+    *alike = static_cast<int>(batch.count);
+    *launched = rung != TENSOR_NONE;
+    return *launched ? launch_on_tensor_cores(&batch, where, device, rung) : status_ok();
+}
+
+/* Launches a product, or leaves it to a launch of several. */
+static Status launch_or_add(const Sgemm &problem, int listed, const Launch *where,
+                            const PlanDevice &device, const TensorCores &cores, Together *together,
+                            GroupedPlan *plan)
+{
+    *plan = plan_in_group(&problem, listed, &device);
+    bool launched = false;
+    const Status status = launch_large(&problem, where, device, cores, plan->cycles, &launched);
+    if (!launched && plan->kernel >= 0) {
+        add_product(together, problem, *plan);
+        return status;
+    }
+    plan->kernel = -1;
+    return launched ? status : multiply_one(&problem, where, device, cores);
+}
+
 static Status multiply_planned(const Sgemm *problems, int count, const Launch *where,
                                const PlanDevice &device, const TensorCores &cores)
 {
     Together together = {};
     Status status = status_ok();
-    for (int n = 0; n < count && status.code == STATUS_OK; ++n) {
-        GroupedPlan &plan = together.plans[n];
-        plan = plan_in_group(&problems[n], count, &device);
-        bool launched = false;
-        status = launch_large(&problems[n], where, device, cores, plan.cycles, &launched);
-        if (launched || plan.kernel < 0) {
-            plan.kernel = -1;
-            status = launched ? status : multiply_one(&problems[n], where, device, cores);
-        } else {
-            add_product(&together, problems[n], plan);
+    for (int n = 0; n < count && status.code == STATUS_OK;) {
+        int alike;
+        bool launched;
+        status =
+            launch_batch(problems + n, count - n, count, where, device, cores, &alike, &launched);
+        for (const int end = n + alike; n < end && status.code == STATUS_OK; ++n) {
+            together.plans[n].kernel = -1;
+            if (!launched) {
+                status = launch_or_add(problems[n], count, where, device, cores, &together,
+                                       &together.plans[n]);
+            }
         }
     }
     if (are_faster_singly(problems, count, together, device)) {
