@@ -53,6 +53,18 @@ static __device__ __forceinline__ void recompute_from(unsigned &value)
 #endif
 }
 
+/* One store. Otherwise the compiler may divide it into four, to share code with another branch. */
+static __device__ __forceinline__ void store_whole(float *to, const float4 &vector)
+{
+#ifdef SGEMM_SM80
+    asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
+                 "f"(vector.x), "f"(vector.y), "f"(vector.z), "f"(vector.w)
+                 : "memory");
+#else
+    *reinterpret_cast<float4 *>(to) = vector;
+#endif
+}
+
 /* The larger one; NaN if either is NaN. */
 static __device__ __forceinline__ float max_or_nan(float a, float b)
 {

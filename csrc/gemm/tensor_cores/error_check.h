@@ -473,7 +473,6 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
             const bool inside = row < C.rows && col < C.cols;
             const float4 sum = *reinterpret_cast<const float4 *>(staging.results[row] + col);
             float *const first = C.first + row * C.row_stride + col;
-            float4 *const c = reinterpret_cast<float4 *>(first);
             const float *const added = C.added + row * C.added_row_stride + col;
             const float4 old = q.p.beta == 0.0f || !inside
                                    ? make_float4(0.0f, 0.0f, 0.0f, 0.0f)
@@ -483,7 +482,7 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
             const float any = sum.x + sum.y + sum.z + sum.w; // NaN if one fails
             if (any == any || !inside) {
                 if (inside) {
-                    *c = fresh;
+                    store_whole(first, fresh);
                 }
                 continue;
             }
