@@ -33,6 +33,7 @@
 #include <tuple>
 #include <vector>
 
+#include "../../csrc/base/addend.h"
 #include "../../csrc/base/scratch.h"
 #include "../../csrc/base/variant.h"
 #include "../../csrc/emulator/tensor_core_model.h"
@@ -754,6 +755,25 @@ Status take_prepared(const Launch *where, int operand, void **place)
     return status_ok();
 }
 
+/* A C that a kernel reads where it is, and the result: Addend's context. */
+struct InPlace {
+    Matrix addend, result;
+};
+
+/* What a GPU's launcher does before a kernel that reads no C, a CPU's launcher does in the stream. */
+Status copy_in_stream(void *context)
+{
+    const auto *const matrices = static_cast<const InPlace *>(context);
+    const Strided to = strided_of_matrix(&matrices->result),
+                  from = strided_of_matrix(&matrices->addend);
+    {
+        const Lock lock(state().mutex);
+        state().noted_calls += state().notes_calls ? "a copy of C\n" : "";
+    }
+    strided_copy(&to, &from);
+    return status_ok();
+}
+
 Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
 {
     cudaError_t error = enter("a launch");
@@ -785,9 +805,11 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
     }
     const int device = where->device;
     const Sgemm p = *problem;
+    const Matrix added = where->addend ? where->addend->matrix : Matrix{};
     const size_t scratch_bytes = state().scratch_bytes;
     submit(stream_named(where->stream), [=] {
         Sgemm real = p;
+        InPlace in_place = {added, {}};
         Prepared prepared[2] = {};
         char *contents[2];
         bool all;
@@ -801,7 +823,9 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
                 counters ? device_content(counters, counter_count * sizeof *counters) : nullptr;
             all = (p.alpha == 0.0f ||
                    (reachable(&real.A, real.count) && reachable(&real.B, real.count))) &&
-                  reachable(&real.C, real.count) && (content || !scratch) && (zeros || !counters) &&
+                  reachable(&real.C, real.count) &&
+                  (!added.data || reachable(&in_place.addend, 1)) && (content || !scratch) &&
+                  (zeros || !counters) &&
                   std::all_of(zeros, zeros + (zeros ? counter_count * sizeof *counters : 0),
                               [](char each) { return each == 0; });
             for (int operand = 0; operand < 2; ++operand) {
@@ -814,12 +838,12 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
         }
         /* Starting threads would take longer than a small product. */
         const bool is_small = p.C.rows * p.C.cols * p.A.cols * p.count < 1 << 16;
+        in_place.result = real.C;
+        const Addend addend = {in_place.addend, copy_in_stream, &in_place};
         const Launch here = {
-            0,
-            nullptr,
-            nullptr,
-            {places[0] ? &prepared[0] : nullptr, places[1] ? &prepared[1] : nullptr},
-            is_small};
+            0,        nullptr,
+            nullptr,  {places[0] ? &prepared[0] : nullptr, places[1] ? &prepared[1] : nullptr},
+            is_small, added.data ? &addend : nullptr};
         if (!all) {
             lose(device, cudaErrorIllegalAddress);
         } else if (on_cpu(&real, &here).code != STATUS_OK) {
