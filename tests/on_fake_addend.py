@@ -1,6 +1,7 @@
 """Which calls copy C to the result first: test_addend.py's tests over the fake CUDA runtime."""
 
 import ctypes
+import functools
 
 import numpy as np
 import pytest
@@ -35,28 +36,46 @@ def copies_of(call):
     return result, sum(name in A_COPY for name in calls)
 
 
+def check(name, operands, copies, monkeypatch, A_like=np.s_[:], K=K):
+    """The result is that of a copy of C on the CPU device, with so many copies on a GPU."""
+    monkeypatch.setenv(MULTIPROCESSORS, "1")
+    A, B = operands[0][A_like][..., :K].copy(), operands[1][:K]
+    full = np.array(np.broadcast_to(operands[2], (M, N))[A_like])
+    C = FAKES["ByInterface"](np.broadcast_to(operands[2], (M, N))[A_like], operands[2])
+    call = functools.partial(run, name, FAKES["ByInterface"](A), FAKES["ByInterface"](B))
+    result, copied = copies_of(lambda: call(C=C, beta=-0.5))
+    assert copied == copies
+    assert same_bits(result, run(name, A, B, C=full, beta=-0.5, device="cpu"))
+    assert same_bits(C.get(), full), "C is not changed"
+
+
 @pytest.mark.parametrize(
-    ("name", "copies"), [("auto", 0), ("waves", 0), ("fused", 0), ("mma", 0), ("simt", 1)]
+    ("name", "copies"),
+    [("auto", 0), ("waves", 0), ("fused", 0), ("mma", 0), ("simt", 1), ("vec4", 1)],
 )
 def test_tensor_cores_read_it_where_it_is(name, copies, operands, monkeypatch):
-    monkeypatch.setenv(MULTIPROCESSORS, "1")
-    A, B, C = operands
-    a, b, c = FAKES["ByInterface"](A), FAKES["ByInterface"](B), on_gpu(C)
-    result, copied = copies_of(lambda: run(name, a, b, C=c, beta=-0.5))
-    assert copied == copies
-    full = np.array(np.broadcast_to(C, (M, N)))
-    assert same_bits(result, run(name, A, B, C=full, beta=-0.5, device="cpu"))
-    assert same_bits(c.get(), full), "C is not changed"
+    check(name, operands, copies, monkeypatch)
 
 
-def test_auto_copies_it_for_cuda_cores(operands, monkeypatch):
+def test_auto_copies_it_for_tiles_on_cuda_cores(operands, monkeypatch):
+    check("auto", operands, 1, monkeypatch, K=9)
+
+
+def test_few_rows_read_it_where_it_is(operands, monkeypatch):
+    if operands[2].shape != (M, 1):
+        check("auto", operands, 0, monkeypatch, A_like=np.s_[:2])
+
+
+@pytest.mark.parametrize(("K", "copies"), [(1024, 0), (20, 1)])
+def test_a_batch(K, copies, rng, monkeypatch):
     monkeypatch.setenv(MULTIPROCESSORS, "1")
-    A, B, C = operands
-    a, b, c = FAKES["ByInterface"](A[:, :9].copy()), FAKES["ByInterface"](B[:9]), on_gpu(C)
-    result, copied = copies_of(lambda: run("auto", a, b, C=c, beta=-0.5))
-    assert copied == 1
-    full = np.array(np.broadcast_to(C, (M, N)))
-    assert same_bits(result, run("auto", A[:, :9], B[:9], C=full, beta=-0.5, device="cpu"))
+    A, B, bias = uniform(rng, 3, M, K), uniform(rng, 3, K, N), uniform(rng, 3, 1, N)
+    C = FAKES["ByInterface"](np.broadcast_to(bias, (3, M, N)), bias)
+    a, b = FAKES["ByInterface"](A), FAKES["ByInterface"](B)
+    result, copied = copies_of(lambda: run("auto", a, b, C=C, beta=-0.5))
+    assert (copied > 0) == (copies > 0)
+    full = np.array(np.broadcast_to(bias, (3, M, N)))
+    assert same_bits(result, run("auto", A, B, C=full, beta=-0.5, device="cpu"))
 
 
 def test_a_capture_reads_it_when_it_is_replayed(operands, monkeypatch):

@@ -1,5 +1,5 @@
-"""C of alpha * A @ B + beta * C as a bias or another array than the result. Kernels on tensor cores
-read it where it is. Other kernels, and the expected results here, begin with a copy of it."""
+"""C of alpha * A @ B + beta * C as a bias or another array than the result. Some kernels read it
+where it is. Other kernels, and the expected results here, begin with a copy of it."""
 
 from pathlib import Path
 
@@ -148,12 +148,40 @@ def test_auto_adds_it_on_tensor_cores(kernel, shape, rng, monkeypatch):
     assert same_bits(result, added_in_place("auto", A, B, C, beta=-0.5))
 
 
-def test_each_product_of_a_batch_adds_it(rng, monkeypatch):
-    monkeypatch.setenv(MULTIPROCESSORS, "1")
-    A, B = uniform(rng, 3, 130, 300), uniform(rng, 3, 300, 72)
-    for C in (uniform(rng, 72), uniform(rng, 3, 1, 72), uniform(rng, 3, 130, 72)):
-        C = np.broadcast_to(C, (3, 130, 72))
-        result = run("auto", A, B, C=C, beta=-0.5, device="cpu")
-        assert same_bits(result, added_in_place("auto", A, B, C, beta=-0.5))
-        stacked = run("auto", A, B[0], C=C, beta=-0.5, device="cpu")
-        assert same_bits(stacked, added_in_place("auto", A, B[0], C, beta=-0.5))
+FEW_ROWS = [
+    ("dot", (3, 20, 50), "C"),
+    ("gemv_by_rows", (1, 3000, 700), "C"),
+    ("gemv_by_columns", (7, 3000, 512), "F"),
+    ("gemv_by_columns", (3000, 2, 512), "F"),  # the transposed problem
+    ("gemv_by_columns", (1, 200, 8192), "F"),  # K is split among blocks
+    ("gemv_unaligned_columns", (3, 3000, 701), "F"),
+]
+"""Kernels for few rows, and products that they compute: the shape, and the layout of B."""
+
+
+@pytest.mark.parametrize(("kernel", "shape", "layout"), FEW_ROWS)
+def test_kernels_for_few_rows(kernel, shape, layout, rng, monkeypatch):
+    monkeypatch.setenv(MULTIPROCESSORS, "132")
+    M, N, K = shape
+    A, B = uniform(rng, M, K), np.array(uniform(rng, K, N), order=layout)
+    _core._launched(True)
+    try:
+        check("simt", A, B, ADDENDS, alpha=0.7, beta=-0.5)
+    finally:
+        launched = _core._launched(False)
+    assert kernel in launched
+
+
+SHAPES_OF_C = {"row": (72,), "rows": (3, 1, 72), "columns": (3, 130, 1), "all": (3, 130, 72)}
+
+
+@pytest.mark.parametrize("shape", SHAPES_OF_C.values(), ids=SHAPES_OF_C)
+@pytest.mark.parametrize("K", [300, 40])
+def test_each_product_of_a_batch_adds_it(name, shape, K, rng):
+    """On tensor cores and, with a short K, on others. With a shared B, all rows of a C with one row
+    stride are one product."""
+    A, B, C = uniform(rng, 3, 130, K), uniform(rng, 3, K, 72), uniform(rng, *shape)
+    C = np.broadcast_to(C, (3, 130, 72))
+    for b in (B,) if shape == SHAPES_OF_C["rows"] else (B, B[0]):
+        result = run(name, A, b, C=C, beta=-0.5, device="cpu")
+        assert same_bits(result, added_in_place(name, A, b, C, beta=-0.5))

@@ -132,10 +132,11 @@ def test_a_batch_on_tensor_cores_one_by_one(monkeypatch, rng):
     model = dataclasses.replace(MODELS[8, 0], capability=(2, 0))  # no other test has its proof
     _core._keep_proof("a GPU with mma", *model.capability, 1e6, 1.0)
     A, B = uniform(rng, 2, 384, 512), uniform(rng, 2, 512, 384)
+    C = np.broadcast_to(uniform(rng, 2, 1, 384), (2, 384, 384))
     with emulated(model):
-        result, launched = launched_by("auto", A, B)
+        result, launched = launched_by("auto", A, B, C=C, beta=0.5)
     assert "mma" in launched
-    assert expect(A, B).worst_share(result) <= 1
+    assert expect(A, B, C=C, beta=0.5).worst_share(result) <= 1
 
 
 def test_a_batch_with_a_long_k(monkeypatch, rng):

@@ -1,5 +1,7 @@
 #include "variant.h"
 
+#include "addend.h"
+
 Status variant_fits(const KernelSpec *spec, int64_t M, int64_t N, int64_t K)
 {
     const int BM = spec->block_tile[0], BN = spec->block_tile[1];
@@ -24,7 +26,9 @@ Status variant_launch(const Variant *variant, DeviceKind kind, const Sgemm *prob
         }
         const int64_t left = problem->count - *launched, count = left < most ? left : most;
         const Sgemm part = part_of_batch(problem, *launched, count);
-        const Status status = variant->launch[kind](&part, where);
+        Addend addend;
+        const Launch of_part = addend_part(where, *launched, &addend);
+        const Status status = variant->launch[kind](&part, &of_part);
         if (status.code != STATUS_OK) {
             return status;
         }

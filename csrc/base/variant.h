@@ -33,7 +33,7 @@ typedef struct {
     const Interrupt *interrupt; /* polled between launches; CPU: also in one. May be NULL */
     Prepared *prepared[2];      /* for A and for B; NULL if the operand is used only once */
     bool run_inline;            /* CPU: the calling thread runs it, without polling the interrupt */
-    /* For one product of a variant that reads it (addend.h). NULL: the result holds C */
+    /* For a variant that reads it (addend.h). NULL: the result holds C */
     const struct Addend *addend DEFAULT(nullptr);
     /* Of A and of B. If they are not float32, `data` of the matrix is the address of its first
      * element all the same. Only `direct` takes such operands. */

@@ -9,7 +9,8 @@
  * Their sizes are equal up to rounding: no part of a batch is a single product, which some kernels
  * would compute in another order. */
 template <class LaunchPart>
-static Status launch_in_parts(const Sgemm *batch, const LaunchPart &launch_part)
+static Status launch_in_parts(const Sgemm *batch, const Launch *where,
+                              const LaunchPart &launch_part)
 {
     const int64_t parts = (batch->count + BATCH_OF_LAUNCH - 1) / BATCH_OF_LAUNCH;
     const int64_t each = parts > 0 ? (batch->count + parts - 1) / parts : 1;
@@ -17,7 +18,9 @@ static Status launch_in_parts(const Sgemm *batch, const LaunchPart &launch_part)
     for (int64_t n = 0; n < batch->count && status.code == STATUS_OK; n += each) {
         const int64_t left = batch->count - n;
         const Sgemm part = part_of_batch(batch, n, left < each ? left : each);
-        status = launch_part(&part);
+        Addend addend;
+        const Launch of_part = addend_part(where, n, &addend);
+        status = launch_part(&part, &of_part);
     }
     return status;
 }
@@ -28,18 +31,14 @@ extern "C" Launcher launch_portable_cuda;
 
 LAUNCHER(simt)
 {
-    return launch_in_parts(problem,
-                           [&](const Sgemm *part) { return launch_portable_cuda(part, where); });
+    const Status status = addend_copy(where, problem->count);
+    return status.code == STATUS_OK ? launch_in_parts(problem, where, launch_portable_cuda)
+                                    : status;
 }
 
 LAUNCHER(auto)
 {
-    const Status status = addend_copy(where);
-    if (status.code != STATUS_OK) {
-        return status;
-    }
-    return launch_in_parts(problem,
-                           [&](const Sgemm *part) { return launch_portable_cuda(part, where); });
+    return launch_simt_cuda(problem, where);
 }
 #else
 #ifdef __CUDACC__
@@ -88,20 +87,26 @@ constexpr LaunchTiles *launchers[TILE_COUNT] = {TILES(TILE)};
 /* Launches a plan that the device supports. */
 Status launch(const Sgemm *problem, const Launch *where, const Plan *plan)
 {
-    if (plan->kernel == STREAMK) {
-        return RUNG_LAUNCHER(tma)(problem, where);
-    }
+    const Sgemm p = plan->transposed ? sgemm_transposed(problem) : *problem;
     if (plan->kernel == DOT) {
         return launch_dot(problem, where);
+    }
+    if (plan->kernel == GEMV) {
+        const Matrix addend = addend_or(where, &problem->C);
+        return launch_gemv(p, plan->transposed ? matrix_transposed(&addend) : addend, plan->splits,
+                           plan->width, where);
+    }
+    const Status copied = addend_copy(where, problem->count);
+    if (copied.code != STATUS_OK) {
+        return copied;
+    }
+    if (plan->kernel == STREAMK) {
+        return RUNG_LAUNCHER(tma)(problem, where);
     }
     if (plan->kernel == SMALL_BATCH) {
         PlanDevice device;
         const Status status = ON_DEVICE(plan_device)(where, &device);
         return status.code == STATUS_OK ? launch_small_batch(*problem, device, where) : status;
-    }
-    const Sgemm p = plan->transposed ? sgemm_transposed(problem) : *problem;
-    if (plan->kernel == GEMV) {
-        return launch_gemv(p, plan->splits, plan->width, where);
     }
     const bool A_is_k_major = p.A.col_stride == 1, B_is_k_major = p.B.row_stride == 1;
     const auto &of_layout = A_is_k_major
@@ -265,7 +270,9 @@ static Status launch_or_fall_back(const Sgemm *problem, const Launch *where, con
     }
     const Plan fallback = plan_fallback();
     const Status then =
-        launch_in_parts(problem, [&](const Sgemm *part) { return launch(part, where, &fallback); });
+        launch_in_parts(problem, where, [&](const Sgemm *part, const Launch *of_part) {
+            return launch(part, of_part, &fallback);
+        });
     return then.code == STATUS_OK || status.code == STATUS_OK ? then : status;
 }
 
@@ -296,10 +303,13 @@ static Status launch_rung(TensorRung rung, const Sgemm *problem, const Launch *w
 static Status launch_singly(const Sgemm *batch, const Launch *where, const PlanDevice &device,
                             int64_t first)
 {
-    Status status = status_ok();
+    Addend addend;
+    Launch of_rest = addend_part(where, first, &addend);
+    Status status = addend_copy(&of_rest, batch->count - first);
+    of_rest.addend = nullptr;
     for (int64_t n = first; n < batch->count && status.code == STATUS_OK; ++n) {
         const Sgemm one = part_of_batch(batch, n, 1);
-        status = launch_or_fall_back(&one, where, plan_choose(&one, &device), device);
+        status = launch_or_fall_back(&one, &of_rest, plan_choose(&one, &device), device);
     }
     return status;
 }
@@ -311,7 +321,9 @@ static Status launch_on_tensor_cores(const Sgemm *batch, const Launch *where,
     for (int64_t n = 0; n < batch->count; n += most) {
         const int64_t left = batch->count - n;
         const Sgemm part = part_of_batch(batch, n, left < most ? left : most);
-        const Status status = launch_rung(rung, &part, where);
+        Addend addend;
+        const Launch of_part = addend_part(where, n, &addend);
+        const Status status = launch_rung(rung, &part, &of_part);
         if (status.code == STATUS_OUT_OF_MEMORY) { // simt needs less
             return launch_singly(batch, where, device, n);
         }
@@ -343,8 +355,8 @@ static Status multiply_batch(const Sgemm *batch, const Launch *where, const Plan
     if (together.kernel == SMALL_BATCH) { // numbers its blocks in one dimension
         return launch_or_fall_back(batch, where, together, device);
     }
-    return launch_in_parts(batch, [&](const Sgemm *part) {
-        return launch_or_fall_back(part, where, together, device);
+    return launch_in_parts(batch, where, [&](const Sgemm *part, const Launch *of_part) {
+        return launch_or_fall_back(part, of_part, together, device);
     });
 }
 
@@ -359,8 +371,7 @@ static Status multiply_one(const Sgemm *problem, const Launch *where, const Plan
             return status;
         }
     }
-    const Status status = addend_copy(where);
-    return status.code == STATUS_OK ? launch_or_fall_back(problem, where, plan, device) : status;
+    return launch_or_fall_back(problem, where, plan, device);
 }
 
 #ifndef __CUDACC__
@@ -383,7 +394,7 @@ static Status multiply(const Sgemm *problem, const Launch *where, bool tensor_co
         return status;
     }
     if (device.multiprocessors == 0) {
-        status = addend_copy(where);
+        status = addend_copy(where, problem->count);
         if (status.code != STATUS_OK) {
             return status;
         }
@@ -393,7 +404,7 @@ static Status multiply(const Sgemm *problem, const Launch *where, bool tensor_co
         Launcher *const launcher =
             leaves_tile_empty(problem) ? RUNG_LAUNCHER(per_element) : RUNG_LAUNCHER(portable);
 #endif
-        return launch_in_parts(problem, [&](const Sgemm *part) { return launcher(part, where); });
+        return launch_in_parts(problem, where, launcher);
     }
     const TensorCores cores = tensor_cores ? tensor_cores_of(where, device) : TensorCores{};
     return problem->count > 1 ? multiply_batch(problem, where, device, cores)
@@ -668,7 +679,7 @@ MANY_LAUNCHER(auto)
 }
 
 WHOLE_BATCH_VARIANT(simt, "on CUDA cores, with the plan estimated to be the fastest", nullptr,
-                    KernelSpec{}, {7, 5});
+                    KernelSpec{.reads_addend = true}, {7, 5});
 WHOLE_BATCH_VARIANT(auto, "on tensor cores if estimated to be faster, otherwise as simt", nullptr,
                     KernelSpec{.reads_addend = true}, {7, 5});
 #endif

@@ -29,13 +29,6 @@ typedef struct {
     pthread_t thread;
 } Lane;
 
-static Strided part_of(const Strided *array, int64_t first)
-{
-    Strided part = *array;
-    part.data = array->data ? array->data + first * array->batch_bytes : NULL;
-    return part;
-}
-
 static void *run_lane(void *argument)
 {
     const Lane *const lane = argument;
@@ -51,10 +44,10 @@ static void *run_lane(void *argument)
         }
         part.count =
             whole->count - first < pieces->matrices ? whole->count - first : pieces->matrices;
-        part.A = part_of(&whole->A, first);
-        part.B = part_of(&whole->B, first);
-        part.C = part_of(&whole->C, first);
-        part.out = part_of(&whole->out, first);
+        part.A = strided_in_batch(&whole->A, first);
+        part.B = strided_in_batch(&whole->B, first);
+        part.C = strided_in_batch(&whole->C, first);
+        part.out = strided_in_batch(&whole->out, first);
         const Status status = device_kinds[part.kind]->multiply(&part);
         if (status.code == STATUS_OK) {
             continue;

@@ -45,7 +45,7 @@ bool strided_as_matrix(const Strided *array, Matrix *matrix)
 bool strided_as_addend(const Strided *array, Matrix *matrix)
 {
     const int64_t in_elements =
-        array->row_bytes | array->col_bytes | (int64_t)(uintptr_t)array->data;
+        array->row_bytes | array->col_bytes | array->batch_bytes | (int64_t)(uintptr_t)array->data;
     const bool repeats = array->row_bytes == 0 || array->col_bytes == 0;
     if (array->type != ELEMENT_FLOAT32 || array->swapped || in_elements % ELEMENT != 0 ||
         !(repeats || array->col_bytes == ELEMENT)) {
@@ -56,7 +56,7 @@ bool strided_as_addend(const Strided *array, Matrix *matrix)
                        array->cols,
                        array->row_bytes / ELEMENT,
                        array->col_bytes / ELEMENT,
-                       0};
+                       array->batch_bytes / ELEMENT};
     return true;
 }
 
@@ -74,6 +74,13 @@ Strided strided_of_matrix(const Matrix *matrix)
                      .row_bytes = matrix->row_stride * ELEMENT,
                      .col_bytes = matrix->col_stride * ELEMENT,
                      .batch_bytes = matrix->batch_stride * ELEMENT};
+}
+
+Strided strided_in_batch(const Strided *first, int64_t number)
+{
+    Strided array = *first;
+    array.data = first->data ? first->data + number * first->batch_bytes : NULL;
+    return array;
 }
 
 /* A function with the contract of memcpy. */

@@ -43,6 +43,9 @@ Strided strided_of_matrix(const Matrix *matrix);
 /* The rows x cols submatrix that starts at (row, col). */
 Strided strided_part(const Strided *array, int64_t row, int64_t col, int64_t rows, int64_t cols);
 
+/* The matrix of a batch with a given number, and those after it. */
+Strided strided_in_batch(const Strided *first, int64_t number);
+
 /* The transposed array, in the same memory. */
 Strided strided_transposed(const Strided *array);
 

@@ -761,16 +761,19 @@ struct InPlace {
 };
 
 /* What a GPU's launcher does before a kernel that reads no C, a CPU's launcher does in the stream. */
-Status copy_in_stream(void *context)
+Status copy_in_stream(void *context, int64_t first, int64_t count)
 {
     const auto *const matrices = static_cast<const InPlace *>(context);
-    const Strided to = strided_of_matrix(&matrices->result),
-                  from = strided_of_matrix(&matrices->addend);
     {
         const Lock lock(state().mutex);
         state().noted_calls += state().notes_calls ? "a copy of C\n" : "";
     }
-    strided_copy(&to, &from);
+    for (int64_t n = first; n < first + count; ++n) {
+        const Matrix result = matrix_in_batch(&matrices->result, n),
+                     addend = matrix_in_batch(&matrices->addend, n);
+        const Strided to = strided_of_matrix(&result), from = strided_of_matrix(&addend);
+        strided_copy(&to, &from);
+    }
     return status_ok();
 }
 
@@ -824,8 +827,8 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
             all = (p.alpha == 0.0f ||
                    (reachable(&real.A, real.count) && reachable(&real.B, real.count))) &&
                   reachable(&real.C, real.count) &&
-                  (!added.data || reachable(&in_place.addend, 1)) && (content || !scratch) &&
-                  (zeros || !counters) &&
+                  (!added.data || reachable(&in_place.addend, real.count)) &&
+                  (content || !scratch) && (zeros || !counters) &&
                   std::all_of(zeros, zeros + (zeros ? counter_count * sizeof *counters : 0),
                               [](char each) { return each == 0; });
             for (int operand = 0; operand < 2; ++operand) {
@@ -839,7 +842,7 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
         /* Starting threads would take longer than a small product. */
         const bool is_small = p.C.rows * p.C.cols * p.A.cols * p.count < 1 << 16;
         in_place.result = real.C;
-        const Addend addend = {in_place.addend, copy_in_stream, &in_place};
+        const Addend addend = {in_place.addend, 0, copy_in_stream, &in_place};
         const Launch here = {
             0,        nullptr,
             nullptr,  {places[0] ? &prepared[0] : nullptr, places[1] ? &prepared[1] : nullptr},

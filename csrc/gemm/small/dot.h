@@ -4,15 +4,22 @@
 #ifndef SGEMM_GEMM_DOT_H
 #define SGEMM_GEMM_DOT_H
 
+#include "../../base/addend.h"
 #include "../plan/plan.h"
 #include "../simt/kernel_helpers.h"
 
 namespace {
 
+struct Dot {
+    Sgemm p;
+    Matrix addend; // what beta multiplies: C itself, or another matrix
+};
+
 /* BY_LINES: A and B are contiguous along K, so addresses differ by constants. */
 template <int SHARERS, bool BY_LINES>
-__global__ void __launch_bounds__(DOT_THREADS) dot(const Sgemm p)
+__global__ void __launch_bounds__(DOT_THREADS) dot(const Dot q)
 {
+    const Sgemm &p = q.p;
     constexpr int in_flight = DOT_IN_FLIGHT(BY_LINES), round = in_flight * SHARERS;
     const unsigned number = blockIdx.x * (DOT_THREADS / SHARERS) + threadIdx.x / SHARERS;
     const unsigned cols = static_cast<unsigned>(p.C.cols);
@@ -54,7 +61,8 @@ __global__ void __launch_bounds__(DOT_THREADS) dot(const Sgemm p)
         sum += __shfl_down_sync(0xffffffffu, sum, other);
     }
     if (there && first == 0) {
-        store(p, results(p.C, row, col), 0, 0, sum);
+        const float old = p.beta == 0.0f ? 0.0f : *address(q.addend, row, col);
+        *address(p.C, row, col) = scaled(p, sum, old);
     }
 }
 
@@ -71,8 +79,9 @@ Status launch_dot_of(const Sgemm *problem, const Launch *where)
     spec.threads[1] = 1;
     spec.cluster = 1;
     const int64_t count = problem->C.rows * problem->C.cols;
+    const Dot q = {*problem, addend_or(where, &problem->C)};
     return launch_blocks(dot<SHARERS, BY_LINES>, spec,
-                         (count + results_of_block - 1) / results_of_block, *problem, where,
+                         (count + results_of_block - 1) / results_of_block, q, where,
                          problem->count);
 }
 

@@ -4,6 +4,7 @@
 #ifndef SGEMM_GEMM_GEMV_H
 #define SGEMM_GEMM_GEMV_H
 
+#include "../../base/addend.h"
 #include "../plan/plan.h"
 #include "../simt/partial_sums.h"
 
@@ -19,6 +20,7 @@ struct Gemv {
     int column_step;         // distance between a block's columns
     float *sums;             // partial sums, [block of results][split]; NULL without split-K
     unsigned *arrived;       // counters, one for each block of results
+    Matrix addend;           // what beta multiplies: C itself, or another matrix
 };
 
 /* The position of a result in a block's results. */
@@ -107,8 +109,8 @@ template <int ROWS> struct GemvBlock {
         const Sgemm &p = gemv.p;
         const int64_t c = col + to.col * gemv.column_step;
         if (to.row < rows && c < p.C.cols) {
-            float *const result = address(p.C, row + to.row, c);
-            *result = scaled(p, sum, p.beta == 0.0f ? 0.0f : *result);
+            const float old = p.beta == 0.0f ? 0.0f : *address(gemv.addend, row + to.row, c);
+            *address(p.C, row + to.row, c) = scaled(p, sum, old);
         }
     }
 
@@ -526,7 +528,8 @@ inline bool has_aligned_rows(const Matrix &X)
 }
 
 template <int ROWS>
-Status launch_gemv_of(const Sgemm &p, int splits, int width, const Launch *where)
+Status launch_gemv_of(const Sgemm &p, const Matrix &addend, int splits, int width,
+                      const Launch *where)
 {
     const bool by_rows = p.B.row_stride != 1;
     const int least = by_rows ? 4 : 1;
@@ -549,7 +552,8 @@ Status launch_gemv_of(const Sgemm &p, int splits, int width, const Launch *where
                  bits,
                  column_step,
                  nullptr,
-                 nullptr};
+                 nullptr,
+                 addend};
     const Matrix &A = p.A, &B = p.B;
     const bool staged = !by_rows && A.col_stride != 1;
     const bool in_float4s =
@@ -591,13 +595,14 @@ Status launch_gemv_of(const Sgemm &p, int splits, int width, const Launch *where
 
 /* Launches a product in blocks of `width` columns, a power of two, or of the nearest width that
  * exists. */
-inline Status launch_gemv(const Sgemm &p, int splits, int width, const Launch *where)
+inline Status launch_gemv(const Sgemm &p, const Matrix &addend, int splits, int width,
+                          const Launch *where)
 {
     const auto launch = p.C.rows == 1   ? launch_gemv_of<1>
                         : p.C.rows == 2 ? launch_gemv_of<2>
                         : p.C.rows <= 4 ? launch_gemv_of<4>
                                         : launch_gemv_of<GEMV_ROWS>;
-    return launch(p, splits, width, where);
+    return launch(p, addend, splits, width, where);
 }
 
 } // namespace

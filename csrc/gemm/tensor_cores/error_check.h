@@ -791,7 +791,7 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
              arrays.take<int>(tiles * count),
              arrays.take<uint16_t>(tiles * count * max_failing),
              tiles,
-             where->addend ? where->addend->matrix : problem->C};
+             addend_or(where, &problem->C)};
         if (pass == 0) {
             void *memory;
             const Status status = scratch_alloc(arrays.bytes, where, &memory);
@@ -857,7 +857,7 @@ static inline Status launch_unless_short(Launcher *in_fp16, const Sgemm *problem
     if (problem->A.cols >= shortest) {
         return in_fp16(problem, where);
     }
-    const Status status = addend_copy(where);
+    const Status status = addend_copy(where, problem->count);
     return status.code == STATUS_OK ? in_fp32(problem, where) : status;
 }
 

@@ -89,8 +89,7 @@ Status take_result(const Product *product, bool copied, Operand *result, Matrix 
         product_changes_out(product);
     }
     if (product->beta != 0.0f && (result->owned || !product_is_in_place(product)) &&
-        !(product->count == 1 && product->variant->spec.reads_addend && added &&
-          strided_as_addend(&product->C, added))) {
+        !(product->variant->spec.reads_addend && added && strided_as_addend(&product->C, added))) {
         const Strided begun = strided_of_matrix(&result->matrix);
         return workers_copy_batch(&begun, &product->C, product->count, &product->interrupt);
     }
@@ -103,11 +102,13 @@ struct AddendCopy {
     const Matrix *result;
 };
 
-Status copy_addend(void *context)
+Status copy_addend(void *context, int64_t first, int64_t count)
 {
     const auto *const copy = static_cast<const AddendCopy *>(context);
     const Strided begun = strided_of_matrix(copy->result);
-    return workers_copy_batch(&begun, &copy->product->C, 1, &copy->product->interrupt);
+    const Strided to = strided_in_batch(&begun, first),
+                  from = strided_in_batch(&copy->product->C, first);
+    return workers_copy_batch(&to, &from, count, &copy->product->interrupt);
 }
 
 /* True if starting threads would take longer than the product. The calling thread then computes it
@@ -186,7 +187,7 @@ Status cpu_multiply(const Product *product)
     }
     if (status.code == STATUS_OK) {
         AddendCopy copy = {product, &problem.C};
-        const Addend addend = {added, copy_addend, &copy};
+        const Addend addend = {added, 0, copy_addend, &copy};
         const Launch where = {product->device,     nullptr,
                               &product->interrupt, {},
                               is_brief(product),   added.data ? &addend : nullptr};

@@ -235,16 +235,18 @@ struct AddendCopy {
     const Matrix *result;
 };
 
-Status copy_addend(void *context)
+Status copy_addend(void *context, int64_t first, int64_t count)
 {
     const auto *const copy = static_cast<const AddendCopy *>(context);
-    return copy_batch(copy->scope, strided_of_matrix(copy->result), copy->product->C, 1);
+    const Strided begun = strided_of_matrix(copy->result);
+    return copy_batch(copy->scope, strided_in_batch(&begun, first),
+                      strided_in_batch(&copy->product->C, first), count);
 }
 
 Status launch_with_addend(StreamScope *scope, const Product &product, const Ready &ready)
 {
     AddendCopy copy = {scope, &product, &ready.problem.C};
-    const Addend addend = {ready.added, copy_addend, &copy};
+    const Addend addend = {ready.added, 0, copy_addend, &copy};
     return scope_launch(scope, product.variant, &ready.problem,
                         ready.added.data ? &addend : nullptr);
 }
@@ -264,8 +266,7 @@ Status compute(StreamScope *scope, const Product &product, const int *devices, i
                Copies *copies)
 {
     Ready ready = {};
-    const bool reads_addend =
-        count == 1 && product.count == 1 && product.variant->spec.reads_addend;
+    const bool reads_addend = count == 1 && product.variant->spec.reads_addend;
     Status status = make_ready(scope, product, false, reads_addend, &ready);
     *copies = ready.copies;
     if (status.code == STATUS_OK) {
