@@ -1,5 +1,4 @@
-/* C of alpha * A @ B + beta * C, if it is another matrix than the result: a bias, for example, whose
- * rows are all the same. */
+/* C of alpha * A @ B + beta * C, if it is another matrix than the result: a bias, for example. */
 #ifndef SGEMM_ADDEND_H
 #define SGEMM_ADDEND_H
 

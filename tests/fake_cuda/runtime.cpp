@@ -760,7 +760,8 @@ struct InPlace {
     Matrix addend, result;
 };
 
-/* What a GPU's launcher does before a kernel that reads no C, a CPU's launcher does in the stream. */
+/* Before a kernel that reads only the result, a GPU's launcher queues a copy of C. Here the CPU's
+ * launcher copies, in the stream. */
 Status copy_in_stream(void *context, int64_t first, int64_t count)
 {
     const auto *const matrices = static_cast<const InPlace *>(context);
