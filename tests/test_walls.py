@@ -46,6 +46,7 @@ MAY_INCLUDE = {
     "gemm/tensor_cores": {
         "base/addend.h",
         "gemm/kernel",
+        "gemm/plan/direct_plan.h",
         "gemm/plan/fused_plan.h",
         "gemm/plan/waves_plan.h",
     },

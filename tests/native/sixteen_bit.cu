@@ -1,7 +1,7 @@
 /* Checks the product of two 16-bit operands: on the CPU device, or, compiled by nvcc, on a GPU of
  * compute capability 9.0. Random sizes, layouts, alignments and kinds of elements, fp16 and bf16.
  * The results must have the bits of the arithmetic in fp16.h: for each 128 steps of K, a sum of
- * steps of 16 that starts at 0, added to a sum in float32.
+ * steps of 16 that starts at 0, added to a sum in float32; and the sums of K's slices in order.
  *
  *   sixteen_bit [CASES]      100 by default
  *   sixteen_bit time         on a GPU: the speed of bf16 products, B column-major and row-major */
@@ -73,17 +73,18 @@ struct Operand {
     }
 };
 
-/* The sum of a row of A and a column of B. */
-float expected_sum(const Operand &A, const Operand &B, bool is_bf16, int row, int col)
+constexpr int chunk_depth = chunk_stages * stage_depth;
+
+/* The sum of a row of A and a column of B over some steps of K. */
+float sum_of_steps(const Operand &A, const Operand &B, bool is_bf16, int row, int col, int first,
+                   int end)
 {
-    const int depth = static_cast<int>(A.X.cols);
-    constexpr int chunk = chunk_stages * stage_depth;
     float sum = 0;
-    for (int begin = 0; begin < depth; begin += chunk) {
+    for (int begin = first; begin < end; begin += chunk_depth) {
         float part = 0;
-        for (int k = begin; k < begin + chunk && k < depth; k += 16) {
+        for (int k = begin; k < begin + chunk_depth && k < end; k += 16) {
             uint16_t a[16] = {}, b[16] = {};
-            for (int i = 0; i < 16 && k + i < depth; ++i) {
+            for (int i = 0; i < 16 && k + i < end; ++i) {
                 a[i] = *element_16bit(A.X, row, k + i);
                 b[i] = *element_16bit(B.X, k + i, col);
             }
@@ -94,22 +95,64 @@ float expected_sum(const Operand &A, const Operand &B, bool is_bf16, int row, in
     return sum;
 }
 
+float expected_sum(const Operand &A, const Operand &B, bool is_bf16, int row, int col, int slices)
+{
+    const int depth = static_cast<int>(A.X.cols), chunks = (depth + chunk_depth - 1) / chunk_depth;
+    float sum = 0;
+    for (int slice = 0; slice < slices; ++slice) {
+        const int end = chunks * (slice + 1) / slices * chunk_depth;
+        sum += sum_of_steps(A, B, is_bf16, row, col, chunks * slice / slices * chunk_depth,
+                            end < depth ? end : depth);
+    }
+    return sum;
+}
+
+/* A launcher of this library, or of a tile with so many slices of K. */
+struct Way {
+    int tile, slices; // tile < 0: the launcher chooses both
+};
+
+Status launch_by(const Way &way, const Sgemm &problem, const Launch *where)
+{
+    if (way.tile < 0) {
+#ifdef __CUDACC__
+        return launch_direct_cuda(&problem, where);
+#else
+        return variant_direct.launch[DEVICE_CPU](&problem, where);
+#endif
+    }
+    constexpr int multiprocessors = 3; // so that a block computes several tiles
+    const auto launch = [&](const Sgemm *loadable) {
+        return launch_tiles_of[way.tile](loadable, where, way.slices, multiprocessors);
+    };
+    return problem.A.cols == 0 ? launch(&problem) : with_both_loadable(&problem, where, launch);
+}
+
 /* Computes the product and waits for it. */
-void launch(const Sgemm &problem, ElementType element)
+void launch(const Way &way, const Sgemm &problem, ElementType element)
 {
     Launch where = {};
     where.elements[0] = where.elements[1] = element;
+    Status status = launch_by(way, problem, &where);
 #ifdef __CUDACC__
-    const Status status = launch_direct_cuda(&problem, &where);
     if (status.code == STATUS_OK && cudaDeviceSynchronize() != cudaSuccess) {
         give_up(cudaGetErrorString(cudaGetLastError()));
     }
-#else
-    const Status status = variant_direct.launch[DEVICE_CPU](&problem, &where);
 #endif
     if (status.code != STATUS_OK) {
         give_up(status.message);
     }
+}
+
+/* The slices that the launcher chooses. */
+int chosen_slices(const Sgemm &problem)
+{
+    const Launch where = {};
+    int multiprocessors;
+    if (multiprocessors_to_fill(&where, &multiprocessors).code != STATUS_OK) {
+        give_up("the number of multiprocessors is unknown");
+    }
+    return plan_direct(&problem, multiprocessors).slices;
 }
 
 bool same_bits(float x, float y)
@@ -135,20 +178,26 @@ bool passes(Random &random, const Kind &kind, ElementType element, bool large)
             beta == 0.0f ? NAN : static_cast<float>(random() % 17) - 8.0f;
     }
     const Sgemm problem = {A.X, B.X, {C, M, N, pitch, 1}, alpha, beta};
-    launch(problem, element);
+    constexpr int tiles = sizeof launch_tiles_of / sizeof *launch_tiles_of;
+    Way way = {static_cast<int>(random() % (tiles + 1)) - 1, 1};
+    way.slices = way.tile < 0 ? chosen_slices(problem)
+                              : 1 + static_cast<int>(random() % direct_most_slices(way.tile));
+    launch(way, problem, element);
     const int step = large ? 7 : 1; // of the results that are compared
     for (int i = 0; i < M * pitch; i += step) {
         const int row = i / pitch, col = i % pitch;
         const float before = old[static_cast<size_t>(i)];
         float wanted = before;
         if (col < N) {
-            const float product = alpha * expected_sum(A, B, element == ELEMENT_BFLOAT16, row, col);
+            const float product =
+                alpha * expected_sum(A, B, element == ELEMENT_BFLOAT16, row, col, way.slices);
             wanted = beta == 0.0f ? product : fmaf(beta, before, product);
         }
         if (!same_bits(C[i], wanted)) {
-            printf("sixteen_bit: %s %s: %d x %d x %d: C(%d, %d) is %a, not %a\n",
-                   element == ELEMENT_BFLOAT16 ? "bf16" : "fp16", kind.name, M, N, K, row, col,
-                   static_cast<double>(C[i]), static_cast<double>(wanted));
+            printf(
+                "sixteen_bit: %s %s: %d x %d x %d, tile %d, %d slices: C(%d, %d) is %a, not %a\n",
+                element == ELEMENT_BFLOAT16 ? "bf16" : "fp16", kind.name, M, N, K, way.tile,
+                way.slices, row, col, static_cast<double>(C[i]), static_cast<double>(wanted));
             return false;
         }
     }
@@ -183,7 +232,7 @@ bool loses_what_is_proved(ElementType element)
                            {C, 1, 1, 1, 1},
                            1.0f,
                            0.0f};
-    launch(problem, element);
+    launch({-1, 1}, problem, element);
     const double lost = exact - static_cast<double>(*C), cut = is_bf16 ? 0x1p-151 : 0x1p-39;
     const double most = 16 * cut * value_of(largest);
     if (lost > most || lost < most * 14 / 16) {
@@ -272,14 +321,26 @@ int main(int count, char **arguments)
 #endif
     const int cases = count > 1 ? atoi(arguments[1]) : 100;
     constexpr int fp16 = sizeof kinds / sizeof *kinds, bf16 = sizeof bf16_kinds / sizeof *kinds;
+    int failed[fp16 + bf16] = {}; // of each kind
     for (int i = 0; i < cases; ++i) {
         Random random(static_cast<unsigned>(i));
         const int kind = i % (fp16 + bf16);
         if (!passes(random, kind < fp16 ? kinds[kind] : bf16_kinds[kind - fp16],
                     kind < fp16 ? ELEMENT_FLOAT16 : ELEMENT_BFLOAT16, i % 8 == 7)) {
             printf("case %d\n", i);
-            return 1;
+            ++failed[kind];
         }
+    }
+    int all = 0;
+    for (int kind = 0; kind < fp16 + bf16; ++kind) {
+        all += failed[kind];
+        if (failed[kind] > 0) {
+            printf("sixteen_bit: %s %s: %d cases failed\n", kind < fp16 ? "fp16" : "bf16",
+                   (kind < fp16 ? kinds[kind] : bf16_kinds[kind - fp16]).name, failed[kind]);
+        }
+    }
+    if (all > 0) {
+        return 1;
     }
     if (!loses_what_is_proved(ELEMENT_FLOAT16) || !loses_what_is_proved(ELEMENT_BFLOAT16)) {
         return 1;

@@ -1,12 +1,15 @@
 // idea      a product of two bf16 or two fp16 numbers is exact in float32, so 16-bit operands need
 //           no fp16 pairs: wgmma reads both from shared memory as TMA loads them. Only the sums of
 //           tensor cores lose digits, so they are added to sums in float32 every 128 of K.
-// block     128 x 192 or 128 x 128 results by two consumer warpgroups, and a producer warpgroup;
-//           tiles 64 deep, in five or six stages. A block computes one tile of C after the other.
-// traffic   6.7 / 128 bytes from the L2 cache per multiply-add for 128 x 192, and from shared
+// block     128 x 192, 128 x 128 or 64 x 128 results by one or two consumer warpgroups, and a
+//           producer warpgroup; tiles 64 deep, in five to nine stages. A block computes one tile of
+//           C after the other, or a slice of K, which a cluster adds.
+// traffic   3.3 / 128 bytes from the L2 cache per multiply-add for 128 x 192, and from shared
 //           memory 8 KiB per 96 clocks of a warpgroup.
 // bound by  tensor cores, and nearly as much by shared memory; few rows: memory.
+#include "../kernel/cluster.h"
 #include "../kernel/wgmma_16bit.h"
+#include "../plan/direct_plan.h"
 #include "copy_rows_16bit.h"
 #include "tile_order.h"
 
@@ -15,45 +18,106 @@ namespace {
 constexpr int stage_depth = 64; // steps of K in a stage: 128 bytes
 constexpr int chunk_stages = 2; // whose sum is added to the sums in float32
 
-/* Two consumer warpgroups compute 64 x BN_ results each. */
-template <int BN_, int STAGES> struct DirectTile {
-    static constexpr int groups = 2, BM = groups * 64, BN = BN_, BK = stage_depth;
+/* GROUPS consumer warpgroups compute 64 x BN_ results each. Two tiles, one below the other, are a
+ * PAIR: the blocks of a cluster load half of B's columns each, for both. */
+template <int BN_, int GROUPS, int STAGES, bool PAIR = false> struct DirectTile {
+    static constexpr int groups = GROUPS, BM = groups * 64, BN = BN_, BK = stage_depth;
     static constexpr int NI = BN / 8, stages = STAGES;
     static constexpr int threads = groups * 128, block_threads = threads + 128;
+    static constexpr int tiles = PAIR ? 2 : 1; // of a cluster
 
-    struct Shared {
+    struct Stages {
         uint16_t As[stages][BM * BK];
         uint16_t Bs[stages][BN * BK];
+    };
+    struct Shared : Stages {
         Mbarrier full[stages], empty[stages]; // of a stage: loaded, read by all consumers
+        Mbarrier half[groups][stages];        // a group has computed half of a chunk
+
+        /* A slice's sums, once all stages are read. */
+        __device__ __forceinline__ float *sums(int row)
+        {
+            constexpr int pitch = BN + 8; // four rows' pairs in different banks
+            static_assert(sizeof(Stages) >= BM * pitch * sizeof(float), "they fit");
+            return reinterpret_cast<float *>(static_cast<Stages *>(this)) + row * pitch;
+        }
     };
 
-    static constexpr KernelSpec spec()
+    static constexpr KernelSpec spec(int slices = 1)
     {
-        return {"direct", {BM, BN, BK}, {2, 2}, {block_threads, 1}, 0, sizeof(Shared), 1};
+        return {.symbol = "direct",
+                .block_tile = {BM, BN, BK},
+                .thread_tile = {2, 2},
+                .threads = {block_threads, 1},
+                .dynamic_bytes = sizeof(Shared),
+                .cluster = tiles * slices};
     }
 };
 
 struct DirectProduct {
     Sgemm p;
     TensorMap a, b;
-    unsigned tiles, blocks; // a block computes every blocks-th tile
-    int chunks;             // of K; the last may end in zeros, which TMA writes beyond K
+    unsigned works, clusters; // a cluster does every clusters-th work: its tiles, or one in slices
+    int stages;               // of K; the last may end in zeros, which TMA writes beyond K
+    int slices;               // of K, each by a block of a cluster
+};
+
+/* What a block multiplies without a pause: a tile of C, and some stages of K. */
+template <class T> struct DirectWork {
+    Origin tile;
+    int begin, end;
+
+    __device__ __forceinline__ DirectWork(const DirectProduct &q, unsigned number)
+        : tile(tile_in_bands(q.p.C, T::tiles * T::BM, T::BN, number)), begin(0), end(q.stages)
+    {
+        if constexpr (T::tiles > 1) {
+            tile.row += blockIdx.x % T::tiles * T::BM;
+        } else {
+            begin = boundary(q, slice(q));
+            end = boundary(q, slice(q) + 1);
+        }
+    }
+    static __device__ __forceinline__ int slice(const DirectProduct &q)
+    {
+        return static_cast<int>(blockIdx.x % static_cast<unsigned>(q.slices));
+    }
+    /* Slices consist of whole chunks, so the sums of the chunks are the same without slices. */
+    static __device__ __forceinline__ int boundary(const DirectProduct &q, int slice)
+    {
+        const int chunks = (q.stages + chunk_stages - 1) / chunk_stages;
+        const int64_t stage = int64_t{chunks} * slice / q.slices * chunk_stages;
+        return stage < q.stages ? static_cast<int>(stage) : q.stages;
+    }
+    static __device__ __forceinline__ unsigned first(const DirectProduct &q)
+    {
+        return blockIdx.x / static_cast<unsigned>(T::tiles * q.slices);
+    }
 };
 
 /* ------------------------------------------------------------------ the producer */
 
-/* Loads 64 steps of K of LINES rows of A or columns of B. */
-template <int LINES, bool MN_MAJOR>
+/* Loads 64 steps of K of LINES rows of A or columns of B, or one of PARTS parts, to all blocks of
+ * the cluster: a part of the lines, or of the steps if the operand is MN-major. */
+template <int LINES, bool MN_MAJOR, int PARTS>
 __device__ __forceinline__ void load_operand(uint16_t *to, const TensorMap &map, int k, int line,
                                              Mbarrier *full)
 {
+    const int rank = static_cast<int>(blockIdx.x) % PARTS;
+    constexpr int depth = mn_tile_depth / PARTS, lines = LINES / PARTS;
+    const auto load = [&](uint16_t *part, int inner, int outer) {
+        if constexpr (PARTS == 1) {
+            tma_load_2d(part, map, inner, outer, full);
+        } else {
+            tma_load_2d_in_blocks(PARTS, part, map, inner, outer, full);
+        }
+    };
     if constexpr (MN_MAJOR) {
         UNROLL(LINES / mn_tile)
         for (int i = 0; i < LINES; i += mn_tile) {
-            tma_load_2d(to + i * stage_depth, map, line + i, k, full);
+            load(to + i * stage_depth + rank * depth * mn_tile, line + i, k + rank * depth);
         }
     } else {
-        tma_load_2d(to, map, k, line, full);
+        load(to + rank * lines * stage_depth, k, line + rank * lines);
     }
 }
 
@@ -64,17 +128,19 @@ KERNEL_BODY void load_stages(const DirectProduct &q, typename T::Shared &shared)
 {
     RingPosition<T::stages> to;
     UNROLL(1)
-    for (unsigned number = blockIdx.x; number < q.tiles; number += q.blocks) {
-        const Origin tile = tile_in_bands(q.p.C, T::BM, T::BN, number);
+    for (unsigned number = DirectWork<T>::first(q); number < q.works; number += q.clusters) {
+        const DirectWork<T> work(q, number);
         UNROLL(1)
-        for (int stage = 0; stage < q.chunks * chunk_stages; ++stage) {
+        for (int stage = work.begin; stage < work.end; ++stage) {
             Mbarrier *const full = shared.full + to.index;
             mbarrier_wait(shared.empty + to.index, to.parity ^ 1);
             mbarrier_arrive_expect_tx(full, sizeof shared.As[0] + sizeof shared.Bs[0]);
-            load_operand<T::BM, Layouts::a_mn_major>(shared.As[to.index], q.a, stage * stage_depth,
-                                                     static_cast<int>(tile.row), full);
-            load_operand<T::BN, Layouts::b_mn_major>(shared.Bs[to.index], q.b, stage * stage_depth,
-                                                     static_cast<int>(tile.col), full);
+            load_operand<T::BM, Layouts::a_mn_major, 1>(shared.As[to.index], q.a,
+                                                        stage * stage_depth,
+                                                        static_cast<int>(work.tile.row), full);
+            load_operand<T::BN, Layouts::b_mn_major, T::tiles>(
+                shared.Bs[to.index], q.b, stage * stage_depth, static_cast<int>(work.tile.col),
+                full);
             to.advance();
         }
     }
@@ -99,6 +165,77 @@ __device__ __forceinline__ void begin_stage(typename T::Shared &shared,
                              from_step<Layouts::b_mn_major>(b, k), accumulate || k > 0);
     }
     wgmma_commit();
+}
+
+/* This warp has read the stage, which all blocks of the cluster may write. */
+template <class T> __device__ __forceinline__ void release(typename T::Shared &shared, int stage)
+{
+    const int lane = threadIdx.x % 32;
+    if constexpr (T::tiles == 1) {
+        if (lane == 0) {
+            mbarrier_arrive(shared.empty + stage);
+        }
+    } else if (lane < T::tiles) {
+        mbarrier_arrive_in_block(shared.empty + stage, lane);
+    }
+}
+
+/* A group begins a chunk when the one before it has computed half of its own. So the groups add
+ * their chunks one after the other, and tensor cores are busy meanwhile. */
+template <class T> struct Turns {
+    RingPosition<T::stages> chunk;
+
+    __device__ __forceinline__ void wait(typename T::Shared &shared) const
+    {
+        if (T::groups > 1 && threadIdx.x >= 128) {
+            mbarrier_wait(shared.half[threadIdx.x / 128 - 1] + chunk.index, chunk.parity);
+        }
+    }
+    __device__ __forceinline__ void half_is_done(typename T::Shared &shared)
+    {
+        if (T::groups > 1 && threadIdx.x < T::threads - 128 && threadIdx.x % 32 == 0) {
+            mbarrier_arrive(shared.half[threadIdx.x / 128] + chunk.index);
+        }
+        chunk.advance();
+    }
+};
+
+/* sum += the product of the stages. */
+template <class T, class Layouts>
+__device__ __forceinline__ void
+multiply_chunks(const DirectWork<T> &work, typename T::Shared &shared, RingPosition<T::stages> &at,
+                Turns<T> &turns, float (&sum)[T::NI][4])
+{
+    UNROLL(1)
+    for (int stage = work.begin; stage < work.end; stage += chunk_stages) {
+        const RingPosition<T::stages> first = at;
+        float part[T::NI][4];
+        turns.wait(shared);
+        begin_stage<T, Layouts>(shared, first, false, part);
+        at.advance();
+        const bool has_second = stage + 1 < work.end;
+        const RingPosition<T::stages> second = at;
+        if (has_second) {
+            begin_stage<T, Layouts>(shared, second, true, part);
+            at.advance();
+            wgmma_wait<1>();
+            release<T>(shared, first.index);
+            turns.half_is_done(shared);
+        }
+        wgmma_wait<0>();
+        if (!has_second) {
+            turns.half_is_done(shared);
+        }
+        release<T>(shared, has_second ? second.index : first.index);
+        UNROLL(T::NI)
+        for (int j = 0; j < T::NI; ++j) {
+            wgmma_accumulators_ready(part[j]);
+            UNROLL(4)
+            for (int r = 0; r < 4; ++r) {
+                sum[j][r] += part[j][r];
+            }
+        }
+    }
 }
 
 struct alignas(2 * sizeof(float)) Two {
@@ -143,42 +280,64 @@ __device__ __forceinline__ void store_tile(const Sgemm &p, const Origin &tile,
     }
 }
 
+/* A slice's sums, which all blocks of the cluster can read then. */
+template <class T>
+__device__ __forceinline__ void store_slice(typename T::Shared &shared,
+                                            const float (&sum)[T::NI][4])
+{
+    bar_sync<1>(T::threads); // all stages are read
+    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4;
+    UNROLL(T::NI)
+    for (int j = 0; j < T::NI; ++j) {
+        UNROLL(2)
+        for (int half = 0; half < 2; ++half) {
+            float *const to = shared.sums(row + 8 * half) + 8 * j + lane % 4 * 2;
+            *reinterpret_cast<Two *>(to) = {sum[j][2 * half], sum[j][2 * half + 1]};
+        }
+    }
+}
+
+/* Adds the slices of some rows of the tile, in order. */
+template <class T>
+__device__ __forceinline__ void add_slices(const DirectProduct &q, typename T::Shared &shared)
+{
+    const DirectWork<T> work(q, DirectWork<T>::first(q));
+    constexpr int vectors = T::BN / 4;
+    const int slice = DirectWork<T>::slice(q), end = T::BM * vectors * (slice + 1) / q.slices;
+    UNROLL(1)
+    for (int i = T::BM * vectors * slice / q.slices + static_cast<int>(threadIdx.x); i < end;
+         i += T::threads) {
+        const int row = i / vectors, col = i % vectors * 4;
+        float sum[4] = {};
+        UNROLL(1)
+        for (int other = 0; other < q.slices; ++other) {
+            float part[4];
+            read_of_block(part, shared.sums(row) + col, other);
+            UNROLL(4)
+            for (int j = 0; j < 4; ++j) {
+                sum[j] += part[j];
+            }
+        }
+        store4(q.p, work.tile.row + row, work.tile.col + col, sum);
+    }
+}
+
 /* The consumer threads. */
 template <class T, class Layouts>
 KERNEL_BODY void multiply_stages(const DirectProduct &q, typename T::Shared &shared)
 {
-    RingPosition<T::stages> first;
+    RingPosition<T::stages> at;
+    Turns<T> turns;
     UNROLL(1)
-    for (unsigned number = blockIdx.x; number < q.tiles; number += q.blocks) {
+    for (unsigned number = DirectWork<T>::first(q); number < q.works; number += q.clusters) {
+        const DirectWork<T> work(q, number);
         float sum[T::NI][4] = {};
-        UNROLL(1)
-        for (int chunk = 0; chunk < q.chunks; ++chunk) {
-            RingPosition<T::stages> second = first;
-            second.advance();
-            float part[T::NI][4];
-            begin_stage<T, Layouts>(shared, first, false, part);
-            begin_stage<T, Layouts>(shared, second, true, part);
-            const auto release = [&](int stage) { // this warp has read it
-                if (threadIdx.x % 32 == 0) {
-                    mbarrier_arrive(shared.empty + stage);
-                }
-            };
-            wgmma_wait<1>();
-            release(first.index);
-            wgmma_wait<0>();
-            release(second.index);
-            UNROLL(T::NI)
-            for (int j = 0; j < T::NI; ++j) {
-                wgmma_accumulators_ready(part[j]);
-                UNROLL(4)
-                for (int r = 0; r < 4; ++r) {
-                    sum[j][r] += part[j][r];
-                }
-            }
-            first = second;
-            first.advance();
+        multiply_chunks<T, Layouts>(work, shared, at, turns, sum);
+        if (T::tiles == 1 && q.slices > 1) {
+            store_slice<T>(shared, sum);
+        } else {
+            store_tile<T>(q.p, work.tile, sum);
         }
-        store_tile<T>(q.p, tile_in_bands(q.p.C, T::BM, T::BN, number), sum);
     }
 }
 
@@ -187,21 +346,48 @@ __global__ void __launch_bounds__(T::block_threads, 1)
     direct(const __grid_constant__ DirectProduct q)
 {
     typename T::Shared &shared = dynamic_shared<typename T::Shared>();
+    const bool in_cluster = T::tiles > 1 || q.slices > 1;
     if (threadIdx.x == 0) {
         for (int i = 0; i < T::stages; ++i) {
             mbarrier_init(shared.full + i, 1);
-            mbarrier_init(shared.empty + i, T::threads / 32);
+            mbarrier_init(shared.empty + i, T::tiles * T::threads / 32);
+            for (int group = 0; group < T::groups; ++group) {
+                mbarrier_init(shared.half[group] + i, 4);
+            }
         }
         fence_proxy_async();
     }
     __syncthreads();
+    if (T::tiles > 1) {
+        cluster_barrier(); // TMA writes to all blocks
+    }
     if (threadIdx.x < T::threads) {
-        setmaxnreg_inc<240>();
+        if constexpr (T::groups > 1) {
+            setmaxnreg_inc<T::groups == 2 ? 240 : 160>();
+        }
         multiply_stages<T, Layouts>(q, shared);
+        __syncwarp();
+        if (in_cluster) {
+            cluster_barrier(); // all sums are stored; no block loads for others, or releases stages
+        }
+        if (T::tiles == 1 && q.slices > 1) {
+            add_slices<T>(q, shared);
+            __syncwarp();
+            cluster_barrier_after_reads();
+        }
     } else {
-        setmaxnreg_dec<24>();
+        if constexpr (T::groups > 1) {
+            setmaxnreg_dec<T::groups == 2 ? 24 : 32>();
+        }
         if (threadIdx.x == T::threads) {
             load_stages<T, Layouts>(q, shared);
+        }
+        __syncwarp();
+        if (in_cluster) {
+            cluster_barrier();
+        }
+        if (T::tiles == 1 && q.slices > 1) {
+            cluster_barrier_after_reads();
         }
     }
 }
@@ -215,7 +401,7 @@ struct Loadable {
     TiledMatrix tiled;
 };
 
-Loadable loadable(const Matrix &X, int lines)
+Loadable loadable(const Matrix &X, int lines, int parts)
 {
     const bool mn_major = !tma_can_load_16bit(&X);
     const Matrix rows = mn_major ? transposed(X) : X;
@@ -223,7 +409,7 @@ Loadable loadable(const Matrix &X, int lines)
     return {mn_major,
             {rows.data, static_cast<uint64_t>(rows.cols), static_cast<uint64_t>(rows.rows),
              static_cast<uint64_t>(pitch) * sizeof(uint16_t), sizeof(uint16_t), stage_depth,
-             mn_major ? mn_tile_depth : lines, true}};
+             mn_major ? mn_tile_depth / parts : lines / parts, true}};
 }
 
 template <class T, ElementType ELEMENT>
@@ -237,37 +423,38 @@ void (*direct_kernel(bool a_mn_major, bool b_mn_major))(DirectProduct)
 
 /* Both operands can be loaded by TMA. */
 template <class T>
-Status launch_tile(const Sgemm *problem, const Launch *where, int multiprocessors)
+Status launch_tile(const Sgemm *problem, const Launch *where, int slices, int multiprocessors)
 {
-    const int64_t tiles = tiles_of(problem->C, T::BM, T::BN);
-    if (tiles > INT32_MAX) {
+    const int64_t works = tiles_of(problem->C, T::tiles * T::BM, T::BN);
+    if (works > INT32_MAX) {
         return status_error(STATUS_OUT_OF_MEMORY, "no memory for a C of more than 2^31 tiles");
     }
-    const Loadable a = loadable(problem->A, T::BM), b = loadable(transposed(problem->B), T::BN);
-    DirectProduct q = {*problem, {}, {}, static_cast<unsigned>(tiles), 0, 0};
-    q.blocks = q.tiles < static_cast<unsigned>(multiprocessors)
-                   ? q.tiles
-                   : static_cast<unsigned>(multiprocessors);
-    constexpr int chunk_depth = chunk_stages * stage_depth;
-    q.chunks = static_cast<int>((problem->A.cols + chunk_depth - 1) / chunk_depth);
+    const Loadable a = loadable(problem->A, T::BM, 1);
+    const Loadable b = loadable(transposed(problem->B), T::BN, T::tiles);
+    DirectProduct q = {*problem, {}, {}, static_cast<unsigned>(works), 0, 0, slices};
+    const int resident = multiprocessors < T::tiles ? 1 : multiprocessors / T::tiles;
+    q.clusters = slices > 1 || works < resident ? q.works : static_cast<unsigned>(resident);
+    q.stages = static_cast<int>(ceil_div(problem->A.cols, stage_depth));
     Status status = status_ok();
-    if (q.chunks > 0) { // otherwise the sums are 0, and nothing is loaded
+    if (q.stages > 0) { // otherwise the sums are 0, and nothing is loaded
         status = encode_tensor_map(&q.a, a.tiled);
     }
-    if (status.code == STATUS_OK && q.chunks > 0) {
+    if (status.code == STATUS_OK && q.stages > 0) {
         status = encode_tensor_map(&q.b, b.tiled);
     }
     const auto kernel = where->elements[0] == ELEMENT_BFLOAT16
                             ? direct_kernel<T, ELEMENT_BFLOAT16>(a.mn_major, b.mn_major)
                             : direct_kernel<T, ELEMENT_FLOAT16>(a.mn_major, b.mn_major);
-    return status.code == STATUS_OK ? launch_blocks(kernel, T::spec(), q.blocks, q, where) : status;
+    const int64_t blocks = int64_t{q.clusters} * T::tiles * slices;
+    return status.code == STATUS_OK ? launch_blocks(kernel, T::spec(slices), blocks, q, where)
+                                    : status;
 }
 
-typedef DirectTile<128, 6> Square;
-typedef DirectTile<192, 5> Wide;
+#define TILE(NAME, ROWS, COLS, STAGES, PAIR, ...)                                                  \
+    launch_tile<DirectTile<COLS, ROWS / 64, STAGES, PAIR>>,
+constexpr decltype(&launch_tile<DirectTile<128, 2, 6>>) launch_tiles_of[] = {DIRECT_TILES(TILE)};
+#undef TILE
 
-/* Chooses the tile whose waves take the least time. A wave of Wide tiles takes 1.45 times as long
- * as one of Square tiles: reading shared memory costs less per product. */
 Status launch_loadable(const Sgemm *problem, const Launch *where)
 {
     int multiprocessors;
@@ -275,13 +462,8 @@ Status launch_loadable(const Sgemm *problem, const Launch *where)
     if (status.code != STATUS_OK) {
         return status;
     }
-    const auto waves = [&](int BM, int BN) {
-        const int64_t tiles = tiles_of(problem->C, BM, BN);
-        return static_cast<double>((tiles + multiprocessors - 1) / multiprocessors);
-    };
-    return (1.45 * waves(Wide::BM, Wide::BN) < waves(Square::BM, Square::BN)
-                ? launch_tile<Wide>
-                : launch_tile<Square>)(problem, where, multiprocessors);
+    const DirectPlan plan = plan_direct(problem, multiprocessors);
+    return launch_tiles_of[plan.tile](problem, where, plan.slices, multiprocessors);
 }
 
 bool is_loadable(const Matrix &X)
@@ -304,6 +486,20 @@ Status with_loadable(const Matrix &X, const Launch *where, const Multiply &multi
                                   [&](const Matrix &copy) { return multiply(transposed(copy)); });
 }
 
+/* multiply(the problem), whose operands TMA can load. */
+template <class Multiply>
+Status with_both_loadable(const Sgemm *problem, const Launch *where, const Multiply &multiply)
+{
+    return with_loadable(problem->A, where, [&](const Matrix &a) {
+        return with_loadable(problem->B, where, [&](const Matrix &b) {
+            Sgemm loadable = *problem;
+            loadable.A = a;
+            loadable.B = b;
+            return multiply(&loadable);
+        });
+    });
+}
+
 } // namespace
 
 LAUNCHER(direct)
@@ -323,15 +519,10 @@ LAUNCHER(direct)
     if (A.cols == 0) {
         return launch_loadable(problem, where);
     }
-    return with_loadable(A, where, [&](const Matrix &a) {
-        return with_loadable(B, where, [&](const Matrix &b) {
-            Sgemm loadable = *problem;
-            loadable.A = a;
-            loadable.B = b;
-            return launch_loadable(&loadable, where);
-        });
+    return with_both_loadable(problem, where, [where](const Sgemm *loadable) {
+        return launch_loadable(loadable, where);
     });
 }
 
 ARCHITECTURE_SPECIFIC_VARIANT(direct, "two 16-bit operands, read by tensor cores as they are",
-                              nullptr, Square::spec(), {9, 0});
+                              nullptr, (DirectTile<128, 2, 6>::spec()), {9, 0});
