@@ -65,7 +65,7 @@ def without_copies(monkeypatch):
 
 @pytest.fixture(params=[*TILE_SIZES, "auto", "simt"])
 def name(request, monkeypatch):
-    """A kernel, on a GPU for which it uses this tile size for small C."""
+    """A kernel and a number of multiprocessors with which it uses this tile size for small C."""
     size = TILE_SIZES.get(request.param)
     monkeypatch.setenv(MULTIPROCESSORS, str(size.multiprocessors if size else 1))
     return size.rung if size else request.param

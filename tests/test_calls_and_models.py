@@ -1,4 +1,4 @@
-"""Experiments 18 and 19 without a GPU: what they time, their tables and their pictures.
+"""Experiments 18, 19 and 24 without a GPU: what they time, their tables and their pictures.
 
 Stand-ins for PyTorch multiply by NumPy. With PyTorch, its models run on the CPU at tiny sizes.
 """
@@ -8,6 +8,7 @@ import functools
 import importlib.util
 import itertools
 import json
+import re
 import sys
 import types
 
@@ -15,7 +16,9 @@ import numpy as np
 import pytest
 
 import sgemm_kernels
-from sgemm_kernels.cli import experiment_tables, model_tables
+from sgemm_kernels import Measurement, Results
+from sgemm_kernels.cli import experiment_tables, model_tables, product_tables
+from sgemm_kernels.measuring.measurement import Accuracy, Protocol, Run
 
 HEAD = {
     "device": "A GPU",
@@ -457,3 +460,99 @@ class TestWithPyTorch:
         for row in timed:
             assert row["relative_error"] < 1e-2, row["model"]
             assert row["products"]["taken"] > 0, row["model"]
+
+
+class TestProducts:
+    RUN = Run("2026-01-02T03:04:05+00:00", "A GPU", "cuda", "0", "1", Protocol("events", "cold"))
+
+    @pytest.fixture
+    def products(self, experiment, monkeypatch):
+        """`auto` is three times as fast as cuBLAS, and half as fast for gradients of the weight.
+        One of its results is wrong. TF32 is six times as fast, and no gradient fits the memory of
+        Wav2Vec2's last layer."""
+        products = experiment("products")
+
+        def measure_briefly(names, shape, layout, *, device):
+            assert device == "cuda:0"
+            if shape == (1992, 3072, 768) and layout == "NN":
+                raise MemoryError("too large")
+            auto = 2e-3 if layout == "TN" else 1e-3 / 3
+            times = {"cublas": 1e-3, "auto": auto, "cublas-tf32": 1e-3 / 6}
+            errors = {"cublas": 2e-7, "auto": 1e-7, "cublas-tf32": 2e-4}
+            wrong = shape == (100_352, 128, 128) and layout == "NT"
+            rows = []
+            for name in names:
+                right = not (wrong and name == "auto")
+                error = Accuracy(errors[name], 0.5 if right else 2.0, 1)
+                samples = (times[name],) * 5 if right else ()
+                rows.append(
+                    Measurement(self.RUN, name, *shape, error, samples_s=samples, layout=layout)
+                )
+            return Results(self.RUN, tuple(rows))
+
+        monkeypatch.setattr(products, "measure_briefly", measure_briefly)
+        monkeypatch.setattr(products, "find_gpu", lambda _: GPU)
+        return products
+
+    def test_the_suite_is_102_products(self, products):
+        layers = products.layers()
+        cases = [(layer, *each) for layer in layers for each in layer.cases().items()]
+        assert len(cases) == 102
+        assert len({(layer.model, layer.layer, step) for layer, step, _ in cases}) == 102
+        assert len({layer.model.partition(",")[0] for layer in layers}) == 9
+
+    def test_products_are_those_of_a_linear_layer(self, products):
+        """The shapes and layouts, by NumPy: what PyTorch multiplies forward and backward."""
+        rng = np.random.default_rng(0)
+        layer = products.Layer("a model", "a layer", 5, 3, 4)
+        X, W, G = rng.random((5, 3)), rng.random((4, 3)), rng.random((5, 4))
+        operands = {"forward": (X, W.T), "gradient of the input": (G, W),
+                    "gradient of the weight": (G.T, X)}  # fmt: skip
+        for step, ((M, N, K), layout) in layer.cases().items():
+            A, B = operands[step]
+            assert ((A @ B).shape, A.shape[1]) == ((M, N), K)
+            order = "".join("N" if each.flags.c_contiguous else "T" for each in (A, B))
+            assert order == layout
+
+    def test_the_command(self, products, monkeypatch, tmp_path, capsys):
+        path = tmp_path / "products.json"
+        assert script(products, monkeypatch, "-o", path) == 1, "a wrong result"
+        said = capsys.readouterr()
+        assert "1992x3072x768 is left out: too large" in said.err
+        assert re.search(r"gradient of the weight +768x768x6144 TN +0.50\n", said.out)
+        rows = json.loads(path.read_text())["rows"]
+        assert len(rows) == 3 * 101
+        assert sum(not row["right"] for row in rows) == 1
+        lines = product_tables.products(path).splitlines()
+        assert "| GPT-2 | 3.00 | 3.00 | 0.50 | 1.65 | 0.50 | 0.28 | 0.50 |" in lines
+        assert next(line for line in lines if line.startswith("| all")).startswith("| all 100 |")
+        assert lines[-1] == "A GPU, CUDA {}, csrc {}, {}.".format(
+            *(json.loads(path.read_text())[name] for name in ("cuda_toolkit", "csrc_hash")),
+            json.loads(path.read_text())["date"][:10],
+        )
+        assert (tmp_path / "products.svg").exists()
+        drawn = products.picture(HEAD, rows)
+        assert "auto is 1.6 times as fast" in drawn.get_suptitle()
+        assert len(drawn.axes[0].lines) == 7
+        with pytest.raises(SystemExit) as ended:
+            script(products, monkeypatch, "--draw", "-o", path)
+        assert ended.value.code == 0
+
+    def test_products_beyond_the_time_limit_are_left_out(self, products, monkeypatch, capsys):
+        clock = itertools.count()
+        monkeypatch.setattr(products, "time", types.SimpleNamespace(monotonic=clock.__next__))
+        assert len(products.measured("cuda:0", 4.5)) == 3 * 4
+        assert "the last products are left out" in capsys.readouterr().err
+        with pytest.raises(MemoryError, match="no product was measured"):
+            products.measured("cuda:0", 0)
+
+    def test_no_results(self, tmp_path):
+        assert product_tables.products(tmp_path / "none.json") == "Not measured yet."
+
+    def test_needs_a_gpu(self, products, monkeypatch, capsys):
+        def none(_):
+            raise sgemm_kernels.DeviceError("no GPU")
+
+        monkeypatch.setattr(products, "find_gpu", none)
+        assert script(products, monkeypatch) == 2
+        assert "no GPU" in capsys.readouterr().err

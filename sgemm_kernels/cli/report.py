@@ -22,6 +22,7 @@ A table is between two comments. The first one names the kind of table and the f
 | queuing RESULTS | host time to queue a call, and products in a row: benchmarks/calls.py |
 | models RESULTS | time and error of PyTorch models: benchmarks/models.py |
 | average RESULTS | a sentence: the mean speed over these models |
+| products RESULTS | products of models against cuBLAS, by model: benchmarks/products.py |
 | batches RESULTS | batches of products against torch.bmm, by kind: benchmarks/batched.py |
 | programs RESULTS | programs under ``sgemm-kernels preload``: benchmarks/programs.py |
 | gpus RESULTS | whole calls on all GPUs, and their speedup: benchmarks/all_gpus.py |
@@ -56,6 +57,7 @@ from .experiment_tables import (
     worst,
 )
 from .model_tables import average, models
+from .product_tables import products
 from .program_tables import programs
 from .speed_tables import kinds, ladder, peers, ratios, routers, speedup, spread, table
 
@@ -123,6 +125,6 @@ BLOCKS: dict[str, Callable[..., str]] = {
     block.__name__: block
     for block in (speedup, ladder, table, spread, ratios, peers, routers, kinds, counters, ablation,
                   calls, gpus, clocks, recomputing, worst, tuning, queuing, average, models,
-                  batches, programs)
+                  products, batches, programs)
 }  # fmt: skip
 """The kinds of tables. Each function takes the files named after the kind."""
