@@ -1,4 +1,5 @@
-"""A product of float32 matrices by Triton, with a chosen input precision.
+"""A product by Triton, with a chosen input precision: of float32 matrices, of bfloat16 matrices, or
+of a bfloat16 A and a float32 B. The result is float32.
 
 Triton tries the tiles of TILES at the first product of a size, and keeps the fastest.
 """
@@ -50,6 +51,7 @@ def _product(  # type: ignore[no-untyped-def]
         inside_a = (i[:, None] < M) & (k[None, :] < K)
         inside_b = (k[:, None] < K) & (j[None, :] < N)
         of_a = tl.load(a + i[:, None] * lda + k[None, :], mask=inside_a, other=0.0)
+        of_a = of_a.to(b.dtype.element_ty)
         of_b = tl.load(b + k[:, None] * b_along + j[None, :] * b_across, mask=inside_b, other=0.0)
         sums = tl.dot(of_a, of_b, sums, input_precision=PRECISION)
     tl.store(c + i[:, None] * ldc + j[None, :], sums, mask=(i[:, None] < M) & (j[None, :] < N))

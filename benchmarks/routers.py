@@ -7,17 +7,26 @@ columns: reading A takes a large share of the time, and few tiles fill a GPU.
 `simt`, `waves`, `fused`, `auto`, `auto` with a B that was prepared before, cuBLAS in float32 and in
 TF32, and the other libraries alternate, with few samples each and a cold cache. It writes JSON with
 every sample, and prints the times, the ratios to cuBLAS and their geometric means.
+
+With PyTorch, the same products follow with a bfloat16 A, and then with a bfloat16 B, too: `auto`
+beside what PyTorch and Triton offer for float32 results. Their times are compared with cuBLAS's of
+float32 operands, and their errors with the exact product of the bfloat16 values.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import importlib
 import itertools
 import math
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
-from _libraries import LOOKS, libraries
+import numpy as np
+from _libraries import LOOKS, left_out, libraries
 from _results import joined, output_argument, parsed, redraw, write_comparison
 
 from sgemm_kernels import Device, Error, Results, prepare, run
@@ -25,10 +34,10 @@ from sgemm_kernels._style import SERIES, Picture, drawing, ticks
 from sgemm_kernels._table import table
 from sgemm_kernels.cli.speed_tables import by_tokens, named, sampled
 from sgemm_kernels.measuring.brief import measure_briefly
-from sgemm_kernels.measuring.competitors import Competitor
+from sgemm_kernels.measuring.competitors import Competitor, Measured
 from sgemm_kernels.measuring.devices import find_gpu
 from sgemm_kernels.measuring.measurement import TF32
-from sgemm_kernels.measuring.operands import operand_sets
+from sgemm_kernels.measuring.operands import DATA, Data, Float32, operand_sets
 from sgemm_kernels.measuring.progress import progress
 from sgemm_kernels.measuring.shapes import Case, size_text
 
@@ -38,7 +47,8 @@ TOKENS = (512, 2048, 8192, 65536)
 EXPERTS = (64, 128, 256, 384, 896)
 HIDDEN = (2048, 7168)
 SQUARES = (1024, 2048, 4096, 8192)
-SECONDS = 600.0
+MIXED, BOTH = "bf16 x fp32", "bf16 x bf16"
+SECONDS = 1200.0
 DEFAULT_STREAM = 1
 """CUDA's handle for the default stream, in which competitors are timed."""
 
@@ -66,6 +76,93 @@ def with_prepared(copies: int) -> Competitor:
     return product
 
 
+# ------------------------------------------------------------------ bfloat16
+
+
+def rounded(values: Float32) -> Float32:
+    """The values with the bits that bfloat16 has."""
+    kept: Float32 = (values.view(np.uint32) & 0xFFFF0000).view(np.float32)
+    return kept
+
+
+def data(kind: str) -> Data:
+    """Uniform operands with the values of bfloat16: of A, or of both."""
+    words, make = DATA["uniform"]
+
+    def made(*arguments: Any) -> tuple[Float32, Float32]:
+        A, B = make(*arguments)
+        return rounded(A), B if kind == MIXED else rounded(B)
+
+    return f"{words}, {kind}", made
+
+
+def with_bfloat16(kind: str, copies: int, product: Callable[..., object]) -> Competitor:
+    """A product of bfloat16 copies of the first call's A, and of its B, in turn, so that none is
+    cached."""
+    made: list[Any] = []
+    place = itertools.count()
+
+    def of_copies(A: Any, B: Any, out: Any) -> None:
+        torch = importlib.import_module("torch")
+        if not made:
+            a, b = (torch.as_tensor(X, device="cuda") for X in (A, B))
+            of_b = b.dtype if kind == MIXED else torch.bfloat16
+            made.extend((a.bfloat16(), b.to(of_b, copy=True)) for _ in range(copies))
+        product(*made[next(place) % copies], torch.as_tensor(out, device="cuda"))
+
+    return of_copies
+
+
+@functools.cache
+def products() -> dict[str, dict[str, Callable[..., object]]]:
+    """The ways to multiply such tensors into a float32 tensor. None without PyTorch."""
+    try:
+        torch = importlib.import_module("torch")
+        importlib.import_module("sgemm_kernels.torch")
+    except ImportError as error:
+        left_out("bfloat16", f"{error}: pip install 'torch>=2.10'")
+        return {}
+    ours = torch.ops.sgemm_kernels.mm.out
+    found: dict[str, dict[str, Callable[..., object]]] = {
+        kind: {
+            "auto": lambda a, b, out: ours(a, b, out=out),
+            "float() @ float()": lambda a, b, out: torch.mm(a.float(), b.float(), out=out),
+        }
+        for kind in (MIXED, BOTH)
+    }
+    found[BOTH]["mm(out_dtype)"] = lambda a, b, out: torch.mm(
+        a, b, out_dtype=torch.float32, out=out
+    )
+    try:
+        by_triton = importlib.import_module("_triton_product").product
+    except ImportError as error:
+        left_out("Triton", f"{error}: pip install triton")
+    else:
+        found[MIXED]["Triton tf32x3"] = functools.partial(by_triton, precision="tf32x3")
+        found[BOTH]["Triton"] = functools.partial(by_triton, precision="ieee")
+    return found
+
+
+def measured_in_bfloat16(of_float32: Results, gpu: Device) -> list[Results]:
+    """Rows for the same product as others, whose times are compared with cuBLAS's."""
+    ((shape, layout),) = of_float32.cases
+    times = {row.variant: row.median_s for row in of_float32.rows}
+    copies = operand_sets(shape, 2 * (gpu.l2_bytes or 0))  # of half the size
+    found = []
+    for kind, ways in products().items():
+        named_ways: list[Measured] = [
+            (f"{kind}: {name}", with_bfloat16(kind, copies, product))
+            for name, product in ways.items()
+        ]
+        part = measure_briefly(named_ways, shape, layout, device=gpu.name, data=data(kind))
+        rows = (dataclasses.replace(row, cublas_median_s=times["cublas"]) for row in part.rows)
+        found.append(Results(of_float32.run, tuple(rows)))
+    return found
+
+
+# ------------------------------------------------------------------ all ways
+
+
 def measured(gpu: Device, seconds: float) -> Results:
     """Rows of all cases within the time limit, the smallest operands first."""
     others = list(libraries(gpu.name))
@@ -82,7 +179,8 @@ def measured(gpu: Device, seconds: float) -> Results:
             copies = operand_sets(shape, gpu.l2_bytes or 0)
             ways = [*OURS, (PREPARED, with_prepared(copies)), *others]
             try:
-                found.append(measure_briefly(ways, shape, layout, device=gpu.name))
+                part = measure_briefly(ways, shape, layout, device=gpu.name)
+                found += [part, *measured_in_bfloat16(part, gpu)]
             except Exception as error:  # any error of a library
                 print(f"{size_text(shape, layout)} is left out: {error}", file=sys.stderr)
             advance(size_text(shape, layout))
@@ -105,12 +203,17 @@ def rows(results: Results) -> tuple[list[str], list[list[str]]]:
 
 
 def picture(results: Results) -> Picture:
-    """The speed over cuBLAS's of each way with float32's accuracy: a panel for each number of
-    tokens, and for squares. The marks of a product are beside each other."""
+    """The speed over cuBLAS's of each way to multiply float32 operands with float32's accuracy: a
+    panel for each number of tokens, and for squares. The marks of a product are beside each
+    other."""
     title = "Speed over cuBLAS's: routers, and squares"
     note = f"M tokens, N experts, B column-major; {sampled(results)}\n{results.run.describe()}"
     looks = dict(zip(OURS, SERIES, strict=False))
-    names = [name for name in results.variants if name not in ("cublas", TF32)]
+    names = [
+        name
+        for name in results.variants
+        if name not in ("cublas", TF32) and not name.startswith((MIXED, BOTH))
+    ]
     with drawing(title, note, height=13) as (figure, theme):
         panels = figure.subplots(len(TOKENS) + 1)
         for axes, M in zip(panels, [*TOKENS, None], strict=True):

@@ -775,7 +775,12 @@ class TestRouters:
     def times():
         """Each way's time in microseconds."""
         own = {"simt": 8, "waves": 4, "fused": 2, "auto": 2, "auto, prepared B": 1}
-        return {**own, "cublas": 8, "cublas-tf32": 1, "Triton tf32x3": 16}
+        others = {"cublas": 8, "cublas-tf32": 1, "Triton tf32x3": 16}
+        return {**own, **others, **TestRouters.bfloat16()}
+
+    @staticmethod
+    def bfloat16():
+        return {"bf16 x fp32: auto": 4, "bf16 x bf16: auto": 1, "bf16 x bf16: mm(out_dtype)": 0.5}
 
     @pytest.fixture
     def routers(self, experiment, monkeypatch):
@@ -783,13 +788,16 @@ class TestRouters:
         self.failing = None
         routers = experiment("routers")
 
-        def measure_briefly(names, shape, layout, *, device):
+        def measure_briefly(names, shape, layout, *, device, data=DATA["uniform"]):
             assert device == "cuda:0"
             assert layout == ("NN" if len(set(shape)) == 1 else "NT")
             if shape == self.failing:
                 raise RuntimeError("CUTLASS refused it")
             names = [name if isinstance(name, str) else name[0] for name in names]
-            assert {*names} == {*self.times()}
+            if data == DATA["uniform"]:
+                assert {*names} == {*self.times()} - {*self.bfloat16()}
+            else:
+                assert names == [name for name in self.bfloat16() if name[:11] in data[0]]
             rows = []
             for name in names:
                 wrong = name == "waves" and shape == (512, 64, 2048)
@@ -804,13 +812,16 @@ class TestRouters:
         monkeypatch.setattr(routers, "measure_briefly", measure_briefly)
         monkeypatch.setattr(routers, "libraries", lambda _: found)
         monkeypatch.setattr(routers, "find_gpu", lambda _: gpu)
+        products = {"bf16 x fp32": {"auto": print}, "bf16 x bf16": {"auto": print}}
+        products["bf16 x bf16"]["mm(out_dtype)"] = print
+        monkeypatch.setattr(routers, "products", lambda: products)
         return routers
 
     def test_all_products_beside_the_libraries(self, routers, monkeypatch, tmp_path, capsys):
         path = tmp_path / "routers.json"
         assert run_script(routers, monkeypatch, "-o", path) == 1, "a wrong result"
         lines = [re.split(r"  +", line.strip()) for line in capsys.readouterr().out.splitlines()]
-        speeds = ["1.00", "4.00", "4.00", "8.00", "8.00", "0.50"]
+        speeds = ["1.00", "4.00", "4.00", "8.00", "8.00", "0.50", "2.00", "8.00", "16.00"]
         assert ["65536x896x7168 NT", "8", speeds[0], "2.00", *speeds[1:]] in lines
         assert ["512x64x2048 NT", "8", speeds[0], "-", *speeds[1:]] in lines
         assert ["512x128x2048 NT", "8", speeds[0], "2.00", *speeds[1:]] in lines
@@ -822,7 +833,17 @@ class TestRouters:
         assert RUN.csrc_hash in table
         picture = routers.picture(Results.from_json(path))
         names = {line.get_label() for line in picture.axes[0].lines[:-1]}
-        assert names == {*self.times()} - {"cublas", "cublas-tf32"}
+        assert names == {*self.times()} - {"cublas", "cublas-tf32", *self.bfloat16()}
+
+    def test_operands_have_the_values_of_bfloat16(self, routers):
+        rng = np.random.default_rng(5)
+        for kind, of_b in {"bf16 x fp32": False, "bf16 x bf16": True}.items():
+            words, make = routers.data(kind)
+            assert words == f"{UNIFORM}, {kind}"
+            A, B = make(rng, (5, 6, 7))
+            assert (A.shape, B.shape) == ((5, 7), (7, 6))
+            for matrix, is_short in ((A, True), (B, of_b)):
+                assert bool((matrix.view(np.uint32) & 0xFFFF).any()) != is_short
 
     def test_each_product_has_another_prepared_copy(self, routers, monkeypatch):
         copies = itertools.count()

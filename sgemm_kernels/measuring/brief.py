@@ -13,7 +13,7 @@ from .. import _core
 from .competitors import Competitor, Measured, OnGPU, contenders_of
 from .devices import find_device, gpu_index
 from .measurement import TF32, Measurement
-from .operands import DATA, Float32, laid_out, operand_sets
+from .operands import DATA, Data, Float32, laid_out, operand_sets
 from .results import Results
 from .run_facts import describe_run
 from .sampling import median_of, rounded, unmet_of
@@ -33,10 +33,11 @@ def measure_briefly(
     *,
     device: str,
     seconds: float = 0.1,
+    data: Data = DATA["uniform"],
 ) -> Results:
     """Measures variants at one size and layout in a fraction of a second, for suites of hundreds.
 
-    Checks and times as ``measure`` does, with uniform operands, a cold cache and variants in turn.
+    Checks and times as ``measure`` does, with a cold cache and variants in turn.
     But sampling lasts about ``seconds``, within BRIEF_ROUNDS, even if the medians are not yet
     stable. The first fifth of the rounds is warm-up and is discarded. ``unmet`` lists the criteria
     that were not met. Operands are densely packed CuPy arrays, as in most
@@ -54,6 +55,8 @@ def measure_briefly(
         A GPU, as for ``run``.
     seconds
         Approximate sampling time.
+    data
+        What makes the operands, as in ``DATA``.
 
     Returns
     -------
@@ -73,7 +76,7 @@ def measure_briefly(
     """
     where = find_device(device)
     (shape,) = shapes_of(size)
-    words, make = DATA["uniform"]
+    words, make = data
     rng = np.random.default_rng(shape)
     A, B = laid_out(make(rng, shape), layout)
     result = np.empty((*A.shape[:-1], B.shape[-1]), np.float32)
