@@ -34,7 +34,7 @@ def _register() -> ctypes.CDLL:
     library = ctypes.CDLL(str(_handler()))
     prototype = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     get_pointer = prototype(("PyCapsule_GetPointer", ctypes.pythonapi))
-    address = get_pointer(_core._c_multiply_batched, b"sgemm_kernels.multiply_batched")
+    address = get_pointer(_core._c_multiply_typed, b"sgemm_kernels.multiply_typed")
     library.sgemm_jax_set_call(ctypes.c_void_p(address))
     for name, symbol in _PLATFORMS.items():
         capsule = jax.ffi.pycapsule(getattr(library, symbol))

@@ -23,6 +23,15 @@ _AXES: dict[tuple[int, int], tuple[int | None, int | None, int | None]] = {
 }
 
 
+class Settings(NamedTuple):
+    """What ``enable`` takes over: the products at a dispatch key, and with which kernel."""
+
+    key: str
+    variant: str
+    min_flops: float
+    out_dtype: bool
+
+
 class _Call(NamedTuple):
     """The arguments of ``aten::_grouped_mm``."""
 
@@ -42,7 +51,7 @@ class Grouped:
 
     def __init__(
         self,
-        settings: Callable[[], tuple[str, str, float] | None],
+        settings: Callable[[], Settings | None],
         precision_is_reduced: Callable[[], bool],
     ) -> None:
         self._settings = settings
@@ -67,10 +76,10 @@ class Grouped:
                 return original(*args, **keywords)
             call = _Call(*args, **keywords)
             call = call._replace(a=call.a.detach(), b=call.b.detach())
-            outcome = self._reason_to_leave(call, settings[2])
+            outcome = self._reason_to_leave(call, settings.min_flops)
             result = None
             if outcome is None:
-                result, outcome = self._multiply(settings[1], call)
+                result, outcome = self._multiply(settings.variant, call)
             with self._lock:
                 self._counts[outcome] += 1
             return original(*args, **keywords) if result is None else result

@@ -25,6 +25,14 @@ _ARGUMENTS = {
     "addmm": _SUM.format("mat"),
     "baddbmm": _SUM.format("batch"),
 }
+_TENSORS = {
+    "mm": ("input", "mat2"),
+    "bmm": ("input", "mat2"),
+    "addmm": ("input", "mat1", "mat2"),
+    "baddbmm": ("input", "batch1", "batch2"),
+}
+_FACTORS = (torch.float32, torch.float16, torch.bfloat16)
+"""The dtypes of the two operands that are multiplied. Added tensors and results are float32."""
 # The kernels read any strides, so a compiler need not copy operands.
 _TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout)
 
@@ -54,6 +62,26 @@ def _register() -> None:
 
 _register()
 
+# ------------------------------------------------------------------ dtypes
+
+
+def _refuse_dtypes(name: str, tensors: tuple[torch.Tensor, ...]) -> None:
+    """Raises TypeError for a tensor of another dtype than a product takes."""
+    added = len(tensors) - 2
+    for index, (which, tensor) in enumerate(zip(_TENSORS[name], tensors, strict=True)):
+        dtype, is_factor = tensor.dtype, index >= added
+        if dtype not in (_FACTORS if is_factor else _FACTORS[:1]):
+            words = "float32, float16 or bfloat16" if is_factor else "float32"
+            convert = "real.float()" if dtype.is_complex else "float()"
+            if is_factor and dtype.is_floating_point and dtype.itemsize == 1:
+                convert = "bfloat16()"  # which has all values of 8 bits
+            found = str(dtype).removeprefix("torch.")
+            raise TypeError(
+                f"sgemm_kernels::{name}: {which} is {found} but must be {words}: "
+                f"pass {which}.{convert}"
+            ) from None
+
+
 # ------------------------------------------------------------------ compilers
 
 
@@ -62,10 +90,7 @@ def _shape(name: str, tensors: tuple[torch.Tensor, ...]) -> tuple[Any, ...]:
     *added, first, second = tensors
     dims = 3 if name.endswith("bmm") else 2
     shapes = f"{tuple(first.shape)} and {tuple(second.shape)}"
-    torch._check(
-        all(tensor.dtype == torch.float32 for tensor in tensors),
-        lambda: f"sgemm_kernels::{name}: the tensors must be float32",
-    )
+    _refuse_dtypes(name, tensors)
     _check_devices(name, tensors)
     torch._check(
         first.dim() == second.dim() == dims,
@@ -96,7 +121,7 @@ def _register_fake(name: str) -> None:
     """Tells compilers the shape of results."""
 
     def fake(*tensors: torch.Tensor, **_: object) -> torch.Tensor:
-        return tensors[-1].new_empty(_shape(name, tensors))
+        return tensors[-1].new_empty(_shape(name, tensors), dtype=torch.float32)
 
     def fake_out(*tensors: torch.Tensor, out: torch.Tensor, **_: object) -> None:
         shape = _shape(name, tensors)
@@ -123,9 +148,13 @@ class _Options(NamedTuple):
 
     def call(self, *tensors: torch.Tensor) -> torch.Tensor:
         scalars = {"beta": self.beta, "alpha": self.alpha} if len(tensors) == 3 else {}
-        result: torch.Tensor = getattr(_ops, self.name).default(
-            *tensors, variant=self.variant, **scalars
-        )
+        try:
+            result: torch.Tensor = getattr(_ops, self.name).default(
+                *tensors, variant=self.variant, **scalars
+            )
+        except RuntimeError:  # PyTorch's C interface can raise no other
+            _refuse_dtypes(self.name, tensors)
+            raise
         return result
 
     def product(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -139,8 +168,8 @@ def _scaled(tensor: torch.Tensor, factor: float) -> torch.Tensor:
 
 
 class _Differentiable(_SingleLevelFunction):  # type: ignore[misc]  # PyTorch gives it no type
-    """The gradients of the matrices are products with a transposed operand, read in place. The
-    tangent of a product is the sum of two products.
+    """The gradients of the matrices are products with a transposed operand, read in place, and then
+    get the dtype of the matrix. The tangent of a product is the sum of two products.
 
     The dispatcher has chosen the level of torch.func's transformations already."""
 
@@ -164,6 +193,7 @@ class _Differentiable(_SingleLevelFunction):  # type: ignore[misc]  # PyTorch gi
         ctx.options = options
         ctx.shapes = [tensor.shape for tensor in added]
         ctx.shape = output.shape
+        ctx.dtypes = a.dtype, b.dtype
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
@@ -173,8 +203,8 @@ class _Differentiable(_SingleLevelFunction):  # type: ignore[misc]  # PyTorch gi
             _scaled(gradient, options.beta).sum_to_size(shape) if ctx.needs_input_grad[1] else None
             for shape in ctx.shapes
         ]
-        of_a = None if b is None else options.product(gradient, b.mT)
-        of_b = None if a is None else options.product(a.mT, gradient)
+        of_a = None if b is None else options.product(gradient, b.mT).to(ctx.dtypes[0])
+        of_b = None if a is None else options.product(a.mT, gradient).to(ctx.dtypes[1])
         return (None, *of_added, of_a, of_b)
 
     @staticmethod
@@ -259,9 +289,13 @@ def _register_autograd_of_out(name: str) -> None:
         if reason is not None:
             raise RuntimeError(f"sgemm_kernels::{name}.out: {reason}")
         with torch._C._AutoDispatchBelowAutograd():
-            operator.redispatch(
-                keys & torch._C._after_autograd_keyset, *tensors, out=out, **keywords
-            )
+            try:
+                operator.redispatch(
+                    keys & torch._C._after_autograd_keyset, *tensors, out=out, **keywords
+                )
+            except RuntimeError:
+                _refuse_dtypes(name, tensors)
+                raise
 
     _library.impl(f"{name}.out", undifferentiable, "Autograd", with_keyset=True)
 

@@ -43,15 +43,17 @@ _Shape: TypeAlias = Sequence[int]
 _Names: TypeAlias = tuple[Any, ...]
 _Spec: TypeAlias = tuple[Any, ...]
 
+_DTYPES = (jnp.float32, jnp.float16, jnp.bfloat16)
+
 
 def matmul(A: Any, B: Any, *, variant: str = "auto") -> jax.Array:
     """Compute ``A @ B`` in single precision with one kernel variant.
 
     Parameters
     ----------
-    A : array of float32, shape (K,), (M, K) or (..., M, K)
+    A : array of float32, float16 or bfloat16, shape (K,), (M, K) or (..., M, K)
         A JAX array, or a NumPy array. A vector is one row, and the result has no dimension M.
-    B : array of float32, shape (K,), (K, N) or (..., K, N)
+    B : array of float32, float16 or bfloat16, shape (K,), (K, N) or (..., K, N)
         The same. A vector is one column, and the result has no dimension N.
     variant : str
         A name from `sgemm_kernels.variants`. Under ``jax.jit`` it must be static.
@@ -59,15 +61,14 @@ def matmul(A: Any, B: Any, *, variant: str = "auto") -> jax.Array:
     Returns
     -------
     jax.Array of float32, shape (..., M, N)
-        Within the error bound that `sgemm_kernels.run` states. The dimensions before the last two
-        are a batch of matrices. Those of A and B are broadcast together, as in
-        `jax.numpy.matmul`, without copies.
+        Within the error bound that `sgemm_kernels.run` states, for the exact values of the
+        operands. The dimensions before the last two are a batch of matrices. Those of A and B are
+        broadcast together, as in `jax.numpy.matmul`, without copies.
 
     Raises
     ------
     TypeError
-        An operand is not an array of float32, or `variant` is not a str. `matmul` never converts
-        silently.
+        An operand has another dtype, or is no array, or `variant` is not a str.
     ValueError
         An operand has no dimensions, the shapes do not fit, or there is no such variant.
     sgemm_kernels.NoCompilerError
@@ -109,21 +110,30 @@ def _check_operand(name: str, operand: Any) -> None:
     dtype, shape = getattr(operand, "dtype", None), getattr(operand, "shape", None)
     if dtype is None or shape is None:
         raise TypeError(
-            f"{name} must be an array of float32, not {type(operand).__name__}: pass "
+            f"{name} must be an array, not {type(operand).__name__}: pass "
             f"jax.numpy.asarray({name}, jax.numpy.float32)"
         )
     if type(getattr(operand, "aval", None)).__name__ == "AbstractRef":
         raise TypeError(f"{name} is a jax.Ref, whose value can change: pass {name}[...]")
-    if dtype != jnp.float32:
+    if dtype not in _DTYPES:
         raise TypeError(
-            f"{name} has dtype {dtype}, but matmul() takes only float32 and never converts "
-            f"silently: pass {name}.astype('float32')"
+            f"{name} has dtype {dtype}, but matmul() takes only float32, float16 and bfloat16, and "
+            f"never converts silently: pass {name}{_conversion(dtype)}"
         )
     if not shape:
         raise ValueError(
             f"{name} has no dimensions, but a product needs at least 1: pass {name}.reshape(1, 1) "
             f"for a matrix, or multiply by {name} with *"
         )
+
+
+def _conversion(dtype: Any) -> str:
+    """What makes an operand of an array."""
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        return ".real.astype('float32')"
+    # bfloat16 has all values of an 8-bit float.
+    short = jnp.issubdtype(dtype, jnp.floating) and jnp.dtype(dtype).itemsize == 1
+    return ".astype('bfloat16')" if short else ".astype('float32')"
 
 
 def _check_shapes(a: _Shape, b: _Shape) -> None:
@@ -256,7 +266,7 @@ def _abstract(a: Any, b: Any, *, options: _Options) -> Any:
     if not sharding.mesh.empty:
         specs = _Specs.chosen(options, a, b, ())
         sharding = NamedSharding(sharding.mesh, PartitionSpec(*specs.result))
-    return a.update(shape=shape, sharding=sharding, weak_type=False)
+    return a.update(shape=shape, dtype=jnp.dtype(jnp.float32), sharding=sharding, weak_type=False)
 
 
 _matmul.def_abstract_eval(_abstract)
@@ -282,10 +292,12 @@ def _gradient_b(cotangent: Any, A: Any, B: Any, *, options: _Options) -> Any:
 
 
 def _as_operand(gradient: Any, aval: Any) -> Any:
-    """Sums a gradient over the operand's broadcast dimensions, and shards it like the operand."""
+    """Sums a gradient over the operand's broadcast dimensions, and makes it an array of the
+    operand's dtype and sharding."""
     pairs = zip(gradient.shape, aval.shape, strict=True)
     axes = tuple(axis for axis, (ours, theirs) in enumerate(pairs) if ours != theirs)
     gradient = jnp.sum(gradient, axes, keepdims=True) if axes else gradient
+    gradient = gradient.astype(aval.dtype)
     found = jax.typeof(gradient).sharding
     if _padded(found.spec, gradient.ndim) == _padded(aval.sharding.spec, gradient.ndim):
         return gradient

@@ -9,9 +9,9 @@ tensor(24.)
 
 Importing this module registers the operators ``sgemm_kernels::mm``, ``addmm``, ``bmm`` and
 ``baddbmm``, each with an ``out`` overload. They have the arguments of ``torch.mm`` and so on, and
-the keyword ``variant``, a kernel's name. They multiply float32 tensors on a GPU, and CPU tensors on
-the CPU device, and support autograd, ``torch.func``, ``torch.compile``, ``torch.export`` and CUDA
-graphs.
+the keyword ``variant``, a kernel's name. They multiply float32, float16 and bfloat16 tensors on a
+GPU, and CPU tensors on the CPU device, and return float32. They support autograd, ``torch.func``,
+``torch.compile``, ``torch.export`` and CUDA graphs.
 
 ``enable`` makes PyTorch's own float32 products on GPUs use the kernels. ``disable`` restores
 PyTorch. ``stats`` counts the calls.
@@ -24,7 +24,7 @@ import functools
 import inspect
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -33,7 +33,7 @@ import torch
 from . import _core, _cublas
 from . import _torch_operators as _torch_operators  # registers the operators
 from ._catalog import variants
-from ._torch_grouped import Grouped
+from ._torch_grouped import Grouped, Settings
 
 with contextlib.suppress(ImportError):  # DTensor's interface for rules is experimental
     from . import _torch_sharding as _torch_sharding  # registers the rules of DTensor
@@ -43,16 +43,23 @@ __all__ = ["disable", "enable", "stats"]
 # ------------------------------------------------------------------ the dispatch override
 
 _WITH_SCALARS = ("addmm", "addmm.out", "addmm_", "baddbmm", "baddbmm.out", "baddbmm_")
+_WITH_OUT_DTYPE = tuple(
+    f"{name}.{overload}"
+    for name in ("mm", "bmm", "addmm", "baddbmm")
+    for overload in ("dtype", "dtype_out")
+    if overload in getattr(torch.ops.aten, name).overloads()
+)
 
 _lock = threading.RLock()
-_enabled: tuple[str, str, float] | None = None  # the arguments of dispatch_override
+_enabled: Settings | None = None
 _overrides: torch.library.Library | None = None
+_typed_overrides: torch.library.Library | None = None  # of the products with out_dtype
 
 
 class Enabled:
     """What ``enable`` returns: a context manager that restores the former state."""
 
-    def __init__(self, former: tuple[str, str, float] | None) -> None:
+    def __init__(self, former: Settings | None) -> None:
         self._former = former
 
     def __enter__(self) -> Enabled:
@@ -70,7 +77,7 @@ class Enabled:
             dispatch_override(*self._former)
 
 
-def enable(variant: str = "auto", min_flops: float = 0.0) -> Enabled:
+def enable(variant: str = "auto", min_flops: float = 0.0, *, out_dtype: bool = False) -> Enabled:
     """Make PyTorch's float32 products on GPUs use the kernels of this package.
 
     The calls of ``aten::mm``, ``addmm``, ``bmm`` and ``baddbmm``, of their ``out`` and in-place
@@ -86,6 +93,11 @@ def enable(variant: str = "auto", min_flops: float = 0.0) -> Enabled:
     min_flops : float
         Products with fewer operations, ``2 * M * N * K``, stay with PyTorch. Those of a batch are
         added up.
+    out_dtype : bool
+        Also take over the products of two float16 or two bfloat16 tensors with
+        ``out_dtype=torch.float32``, such as ``torch.mm(x, w, out_dtype=torch.float32)``. Their
+        results are then as exact as those of float32 tensors with the same values. PyTorch computes
+        no gradients of them; ``torch.ops.sgemm_kernels.mm`` does.
 
     Returns
     -------
@@ -108,20 +120,20 @@ def enable(variant: str = "auto", min_flops: float = 0.0) -> Enabled:
             raise _core.DeviceError(problem)
     with _lock:
         former = _enabled
-        dispatch_override("CUDA", variant, float(min_flops))
+        dispatch_override("CUDA", variant, float(min_flops), bool(out_dtype))
         return Enabled(former)
 
 
-def dispatch_override(key: str, variant: str, min_flops: float) -> None:
+def dispatch_override(key: str, variant: str, min_flops: float, out_dtype: bool = False) -> None:
     """Does the work of ``enable`` for a dispatch key of PyTorch: tests use ``"CPU"``."""
-    global _enabled, _overrides
+    global _enabled, _overrides, _typed_overrides
     names = [known.name for known in variants()]
     if variant not in names:
         raise ValueError(f"there is no variant {variant!r}: the variants are {', '.join(names)}")
     if variant == _core._REFERENCE and key == "CUDA":
         _cublas.load()
     with _lock:
-        if _enabled is not None and _enabled[0] != key:
+        if _enabled is not None and _enabled.key != key:
             disable()
         reduced = None if _precision_is_readable() else _precision_is_reduced
         try:
@@ -131,10 +143,15 @@ def dispatch_override(key: str, variant: str, min_flops: float) -> None:
                 _core._torch_start(key, variant, min_flops, reduced)
             if _overrides is None:
                 _overrides = _override_from_python(key)
+            if out_dtype and _typed_overrides is None:
+                _typed_overrides = _overrides_of(_WITH_OUT_DTYPE, key)
+            elif not out_dtype and _typed_overrides is not None:
+                _typed_overrides._destroy()
+                _typed_overrides = None
         except BaseException:
             disable()
             raise
-        _enabled = (key, variant, min_flops)
+        _enabled = Settings(key, variant, min_flops, out_dtype)
 
 
 _Kernel = Callable[..., Any]
@@ -177,19 +194,23 @@ def _hear_the_warning() -> None:
 
 
 def _taken(name: str, original: _Kernel) -> _Kernel:
-    kernel: _Kernel = _core._torch_kernel(name, original, torch.empty(0))
+    kernel: _Kernel = _core._torch_kernel(name, original, torch.empty(0, dtype=torch.float32))
     return kernel
 
 
-def _override_from_python(key: str) -> torch.library.Library:
-    """Takes over the operators whose arguments PyTorch's stable C ABI cannot pass.
+def _overrides_of(names: Sequence[str], key: str) -> torch.library.Library:
+    """Takes over operators whose arguments PyTorch's stable C ABI cannot pass.
 
-    The kernels for products with scalars are C functions too, but PyTorch calls them through
-    Python.
+    Their kernels are C functions too, but PyTorch calls them through Python.
     """
     library = torch.library.Library("aten", "IMPL")
-    for name in _WITH_SCALARS:
+    for name in names:
         _replace(library, name, key, functools.partial(_taken, name))
+    return library
+
+
+def _override_from_python(key: str) -> torch.library.Library:
+    library = _overrides_of(_WITH_SCALARS, key)
     _replace(library, "_grouped_mm", key, _grouped.replacing)
     return library
 
@@ -199,12 +220,13 @@ def disable() -> None:
 
     Call it while no other thread multiplies.
     """
-    global _enabled, _overrides
+    global _enabled, _overrides, _typed_overrides
     with _lock:
         _core._torch_stop()
-        if _overrides is not None:
-            _overrides._destroy()
-        _enabled = _overrides = None
+        for overrides in (_overrides, _typed_overrides):
+            if overrides is not None:
+                overrides._destroy()
+        _enabled = _overrides = _typed_overrides = None
 
 
 def stats(reset: bool = False) -> dict[str, dict[str, int]]:

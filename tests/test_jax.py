@@ -345,7 +345,7 @@ def runtime_calls(monkeypatch):
     pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_GetPointer", ctypes.pythonapi)
     )
-    address = pointer_of(_core._c_multiply_batched, b"sgemm_kernels.multiply_batched")
+    address = pointer_of(_core._c_multiply_typed, b"sgemm_kernels.multiply_typed")
     # Place and status as addresses, which pass through unchanged.
     pointer, stacked_matrix = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_int64)
     prototype = ctypes.CFUNCTYPE(
@@ -406,6 +406,58 @@ def test_a_batch_is_one_call(rng, runtime_calls, name):
     assert runtime_calls == expected
 
 
+# ---------------------------------------------------------------------------- 16 bits
+
+FLOATS = ("float32", "float16", "bfloat16")
+PAIRS = [pair for pair in itertools.product(FLOATS, FLOATS) if pair != ("float32", "float32")]
+
+
+@pytest.mark.parametrize(("of_a", "of_b"), PAIRS)
+def test_operands_of_16_bits(rng, of_a, of_b):
+    """The result is float32, and each gradient is rounded once, to its operand's dtype."""
+    weights = integers(rng, M, N)
+    A, B = stacked(rng, integers(rng, M, K), 0), integers(rng, K, N)
+    a, b = jnp.asarray(A, of_a), jnp.asarray(B, of_b)
+    for product in (matmul, jax.jit(matmul)):
+        assert same(product(a[0], b), A[0] @ B)
+        assert same(product(a, b), A @ B)
+        assert same(product(b.T, a.mT), B.T @ A.mT)
+    assert same(jax.vmap(matmul)(a, jnp.stack([b] * len(a))), A @ B)
+    assert same(jax.vmap(matmul, (None, 0))(b.T, a.mT), B.T @ A.mT)
+    for argument in (0, 1):
+        found = jax.jit(jax.grad(weighted(matmul, weights), argument))(a, b)
+        exact = jax.grad(weighted(reference, weights), argument)(A, B)
+        assert found.dtype == (of_a, of_b)[argument]
+        assert same(found.astype("float32"), exact.astype(found.dtype).astype("float32"))
+    result, tangent = jax.jvp(matmul, (a, b), (2 * a, -b))
+    assert same(result, A @ B)
+    assert same(tangent, A @ B)
+    second = jax.hessian(lambda each: jnp.sum(matmul(each, b) ** 2))(a[0, :2])
+    assert second.dtype == of_a
+
+
+@pytest.mark.parametrize(("of_a", "of_b"), PAIRS)
+def test_a_named_variant_multiplies_float32_copies(rng, of_a, of_b):
+    a, b = jnp.asarray(uniform(rng, 65, 300), of_a), jnp.asarray(uniform(rng, 300, 70), of_b)
+    copies = a.astype("float32"), b.astype("float32")
+    assert same(matmul(a, b, variant="vec4"), matmul(*copies, variant="vec4"))
+
+
+def test_sharded_operands_of_16_bits(rng, operands, mesh):
+    """A router: bfloat16 activations, float32 weights."""
+    weights = integers(rng, M, N)
+    A = jax.device_put(jnp.asarray(operands[0], "bfloat16"), NamedSharding(mesh, P("x")))
+    B = jax.device_put(operands[1], NamedSharding(mesh, P()))
+    mapped = jax.shard_map(matmul, mesh=mesh, in_specs=(P("x"), P()), out_specs=P("x"))
+    for product in (matmul, mapped):
+        assert same(jax.jit(product)(A, B), operands[0] @ operands[1])
+        for argument, dtype in enumerate(("bfloat16", "float32")):
+            found = jax.jit(jax.grad(weighted(product, weights), argument))(A, B)
+            exact = jax.grad(weighted(reference, weights), argument)(*operands)
+            assert found.dtype == dtype
+            assert same(found.astype("float32"), exact.astype(dtype).astype("float32"))
+
+
 # ---------------------------------------------------------------------------- refused calls
 
 
@@ -413,8 +465,8 @@ def test_a_batch_is_one_call(rng, runtime_calls, name):
     ("A", "B", "error", "message"),
     [
         (np.ones((2, 3)), None, TypeError, r"A has dtype float64.*A\.astype\('float32'\)"),
-        (None, np.ones((3, 2), np.float16), TypeError, "B has dtype float16"),
-        ([[1.0]], None, TypeError, "A must be an array of float32, not list"),
+        (None, np.ones((3, 2), np.int32), TypeError, "B has dtype int32, .* float16 and bfloat16"),
+        ([[1.0]], None, TypeError, "A must be an array, not list"),
         (np.float32(1), None, ValueError, r"A has no dimensions.*pass A\.reshape\(1, 1\)"),
         (None, zeros(4), ValueError, "A's 3 columns must match B's 4 elements: pass arrays with"),
         (zeros(2), None, ValueError, "A's 2 elements must match B's 3 rows: pass arrays with"),
@@ -440,7 +492,9 @@ def test_the_advice_of_a_refusal_works(operands):
     for unusable in (
         A.astype(np.float64),
         A.astype(np.int32),
-        jnp.asarray(A, jnp.bfloat16),
+        A.astype(np.complex64),
+        jnp.asarray(A, jnp.float8_e4m3fn),
+        jnp.asarray(A, jnp.float8_e5m2),
         A.tolist(),
     ):
         with pytest.raises(TypeError) as caught:

@@ -73,7 +73,8 @@ def transposed(x):
 
 
 def sliced(x):
-    wide = torch.full((*x.shape[:-2], x.shape[-2] + 1, 2 * x.shape[-1] + 3), torch.nan)
+    shape = (*x.shape[:-2], x.shape[-2] + 1, 2 * x.shape[-1] + 3)
+    wide = torch.full(shape, torch.nan, dtype=x.dtype)
     part = wide.to(x.device)[..., 1:, 1 : 2 * x.shape[-1] : 2]
     return part.copy_(x)
 
@@ -157,8 +158,6 @@ def test_errors(random, place):
         "must be a matrix": lambda: ops.mm(a[0], b),
         "must be a 3D tensor": lambda: ops.bmm(a, b),
         "first two dimensions of batch2": lambda: ops.bmm(a[None], b[:2][None]),
-        "input is float64 but must be float32": lambda: ops.mm(a.double(), b),
-        "mat2 is float16 but must be float32": lambda: ops.addmm(a, a, b.half()),
         "expanded size": lambda: ops.addmm(a, a, b),
         "out does not have the shape": lambda: ops.mm.out(a, b, out=a),
         "out is int32": lambda: ops.mm.out(a, b, out=a.int()),
@@ -725,7 +724,7 @@ def test_no_tensor_leaks(random, place, taken):
         ops.mm(a, b)
         ops.addmm.out(out, a, b, out=out)
         for wrong in (lambda: torch.mm(a, a), lambda: ops.mm(a, a), lambda: ops.mm(a, b.int())):
-            with pytest.raises(RuntimeError):
+            with pytest.raises((RuntimeError, TypeError)):
                 wrong()
 
     all_kinds()

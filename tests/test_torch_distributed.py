@@ -74,6 +74,18 @@ for of_a, of_b, out in ((0, 0, 0), (1, None, 1), (None, 2, 2), (2, 1, None)):
     close(product, a.double() @ b.double())
     close(ops.baddbmm(D, A, B), d + a.double() @ b.double())
 
+# A bfloat16 and a float32 operand, divided along K.
+short = x.bfloat16()
+X = distribute_tensor(short, mesh, [Shard(1)]).requires_grad_()
+W = distribute_tensor(w, mesh, [Shard(0)]).requires_grad_()
+y = ops.mm(X, W)
+assert y.placements[0].is_partial() and y.dtype == torch.float32
+z = short.double() @ w.double()
+close(y, z)
+y.redistribute(mesh, [Replicate()]).square().sum().backward()
+assert X.grad.dtype == torch.bfloat16 and X.grad.placements == (Shard(1),)
+close(W.grad, 2 * short.double().T @ z)
+
 # PyTorch's own products in a tensor-parallel and in a sharded model.
 torch.manual_seed(60)
 model = torch.nn.Sequential(torch.nn.Linear(8, 12), torch.nn.ReLU(), torch.nn.Linear(12, 4))

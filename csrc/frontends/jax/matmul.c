@@ -19,9 +19,9 @@
 enum { OPERANDS = 2, VARIANT_BYTES = 64, BATCH_AXES = 64 };
 enum { OF_A, OF_B, OF_OUT, BUFFERS };
 
-/* sgemm_kernels_multiply_batched of the package's extension, set before the handlers are
+/* sgemm_kernels_multiply_typed of the package's extension, set before the handlers are
  * registered. */
-static typeof(sgemm_kernels_multiply_batched) *call_products;
+static typeof(sgemm_kernels_multiply_typed) *call_products;
 
 EXPORTED void sgemm_jax_set_call(void *address)
 {
@@ -73,13 +73,22 @@ static bool read_options(const XLA_FFI_Attrs *attributes, Options *options)
     return found == 3;
 }
 
+/* The type of an operand's elements in the C interface; -1 if it has none. */
+static int dtype_of(const XLA_FFI_Buffer *buffer)
+{
+    return buffer->dtype == XLA_FFI_DataType_F32    ? SGEMM_KERNELS_FLOAT32
+           : buffer->dtype == XLA_FFI_DataType_F16  ? SGEMM_KERNELS_FLOAT16
+           : buffer->dtype == XLA_FFI_DataType_BF16 ? SGEMM_KERNELS_BFLOAT16
+                                                    : -1;
+}
+
 /* Whether the buffers have two matrix dimensions each and equally many batch dimensions. Each batch
  * dimension of an operand is the result's, or 1. The caller has checked the types. */
 static bool shapes_fit(const XLA_FFI_Buffer *const operands[OPERANDS], const XLA_FFI_Buffer *result)
 {
     for (int index = 0; index < OPERANDS; ++index) {
         const XLA_FFI_Buffer *const operand = operands[index];
-        if (operand->rank != result->rank || operand->dtype != XLA_FFI_DataType_F32) {
+        if (operand->rank != result->rank || dtype_of(operand) < 0) {
             return false;
         }
         for (int64_t axis = 0; axis < result->rank - 2; ++axis) {
@@ -103,12 +112,22 @@ static bool has_buffers(const XLA_FFI_CallFrame *frame)
 /* ------------------------------------------------------------------ batches */
 
 /* The first matrix of a row-major buffer, `offset` elements after its beginning. */
-static sgemm_kernels_matrix matrix_of(const XLA_FFI_Buffer *buffer, int64_t offset, bool transposed)
+static sgemm_kernels_operand operand_of(const XLA_FFI_Buffer *buffer, int64_t offset,
+                                        bool transposed)
 {
     const int64_t rows = buffer->dims[buffer->rank - 2], cols = buffer->dims[buffer->rank - 1];
-    float *const data = (float *)buffer->data + offset;
-    return transposed ? (sgemm_kernels_matrix){data, cols, rows, 1, cols}
-                      : (sgemm_kernels_matrix){data, rows, cols, cols, 1};
+    const int dtype = dtype_of(buffer);
+    const char *const data =
+        (const char *)buffer->data + offset * (dtype == SGEMM_KERNELS_FLOAT32 ? 4 : 2);
+    return transposed ? (sgemm_kernels_operand){data, cols, rows, 1, cols, dtype}
+                      : (sgemm_kernels_operand){data, rows, cols, cols, 1, dtype};
+}
+
+/* The same of the result. */
+static sgemm_kernels_matrix matrix_of(const XLA_FFI_Buffer *buffer, int64_t offset)
+{
+    const int64_t rows = buffer->dims[buffer->rank - 2], cols = buffer->dims[buffer->rank - 1];
+    return (sgemm_kernels_matrix){(float *)buffer->data + offset, rows, cols, cols, 1};
 }
 
 /* An axis of the batch. The stride of a broadcast operand is 0. */
@@ -191,9 +210,11 @@ static XLA_FFI_Error *multiply(const XLA_FFI_CallFrame *frame, const sgemm_kerne
                 offset[index] += left % axes[axis].length * axes[axis].stride[index];
             }
         }
-        const sgemm_kernels_matrix A = matrix_of(buffers[OF_A], offset[OF_A], options.transpose_a),
-                                   B = matrix_of(buffers[OF_B], offset[OF_B], options.transpose_b),
-                                   out = matrix_of(buffers[OF_OUT], offset[OF_OUT], false);
+        const sgemm_kernels_operand A = operand_of(buffers[OF_A], offset[OF_A],
+                                                   options.transpose_a),
+                                    B = operand_of(buffers[OF_B], offset[OF_B],
+                                                   options.transpose_b);
+        const sgemm_kernels_matrix out = matrix_of(buffers[OF_OUT], offset[OF_OUT]);
         const int64_t *const stride = axes[0].stride;
         if (call_products(options.variant, place, axes[0].length, 1.0f, &A, stride[OF_A], &B,
                           stride[OF_B], 0.0f, NULL, 0, &out, stride[OF_OUT],

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* DLPack's device types, the number of a GPU's default stream, and the type code of floats. HIP's
+/* DLPack's device types, the number of a GPU's default stream, and the type codes of floats. HIP's
  * managed memory has no device type of its own. */
 #ifdef SGEMM_HIP
 enum { DLPACK_CPU = 1, DLPACK_GPU = 10, DLPACK_GPU_HOST = 11, DLPACK_GPU_MANAGED = DLPACK_GPU };
@@ -14,7 +14,7 @@ enum { DLPACK_DEFAULT_STREAM = 0 };
 enum { DLPACK_CPU = 1, DLPACK_GPU = 2, DLPACK_GPU_HOST = 3, DLPACK_GPU_MANAGED = 13 };
 enum { DLPACK_DEFAULT_STREAM = 1 };
 #endif
-enum { DLPACK_FLOAT = 2 };
+enum { DLPACK_FLOAT = 2, DLPACK_BFLOAT = 4 };
 enum { DLPACK_READ_ONLY = 1, DLPACK_COPIED = 2 }; /* bits of DlVersioned.flags */
 
 typedef struct {

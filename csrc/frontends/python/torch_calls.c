@@ -146,14 +146,26 @@ PyObject *torch_stats(PyObject *Py_UNUSED(module), PyObject *reset)
     return Py_BuildValue("(Ns)", all, failure);
 }
 
-/* ------------------------------------------------------------------ addmm and baddbmm */
+/* ------------------------------------------------------------------ scalars and out_dtype */
 
 typedef struct {
     TorchOperator op;
-    bool batched, has_out, in_place;
+    bool batched, adds, typed; /* typed: the last positional argument is out_dtype */
+    bool has_out, in_place;
 } Kernel;
 
 static const DlExchange *exchange; /* of torch.Tensor */
+static const PyObject *float32;    /* torch.float32 */
+
+static int dtype_of(const DlTensor *tensor)
+{
+    const int code = tensor->element.code;
+    const int bits = tensor->element.lanes == 1 ? tensor->element.bits : 0;
+    return code == DLPACK_FLOAT && bits == 32    ? SGEMM_KERNELS_FLOAT32
+           : code == DLPACK_FLOAT && bits == 16  ? SGEMM_KERNELS_FLOAT16
+           : code == DLPACK_BFLOAT && bits == 16 ? SGEMM_KERNELS_BFLOAT16
+                                                 : TORCH_OTHER_DTYPE;
+}
 
 static bool view(PyObject *tensor, TorchTensor *seen)
 {
@@ -165,8 +177,7 @@ static bool view(PyObject *tensor, TorchTensor *seen)
                           .dims = borrowed.dimensions,
                           .sizes = borrowed.shape,
                           .strides = borrowed.strides,
-                          .float32 = borrowed.element.code == DLPACK_FLOAT &&
-                                     borrowed.element.bits == 32 && borrowed.element.lanes == 1,
+                          .dtype = dtype_of(&borrowed),
                           .device = borrowed.device.kind == DLPACK_GPU   ? borrowed.device.index
                                     : borrowed.device.kind == DLPACK_CPU ? TORCH_CPU
                                                                          : TORCH_OTHER_DEVICE};
@@ -204,7 +215,7 @@ static DlVersioned *new_tensor(int device, const int64_t result[3], bool batched
                           .dims = made->tensor.dimensions,
                           .sizes = made->tensor.shape,
                           .strides = made->tensor.strides,
-                          .float32 = true,
+                          .dtype = SGEMM_KERNELS_FLOAT32,
                           .device = device};
     return made;
 }
@@ -221,14 +232,11 @@ static bool real(PyObject *number, float *value)
     return true;
 }
 
-/* Reads a call's arguments; *out is NULL if it has none. False if the call has another form. */
-static bool read_arguments(PyObject *const *args, Py_ssize_t count, PyObject *names,
-                           PyObject **tensors, PyObject **out, PyObject **beta, PyObject **alpha)
+/* Reads the arguments that are passed by name; *out is NULL if there is none. False if the call has
+ * another form. */
+static bool read_named(PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **out,
+                       PyObject **beta, PyObject **alpha)
 {
-    if (count != 3) {
-        return false;
-    }
-    memcpy(tensors, args, 3 * sizeof *args);
     *out = *beta = *alpha = NULL;
     const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
     for (Py_ssize_t i = 0; i < named; ++i) {
@@ -251,21 +259,28 @@ static TorchOutcome compute(const Kernel *kernel, PyObject *const *args, Py_ssiz
                             PyObject *names, PyObject **result)
 {
     const TorchSettings *const settings = torch_settings();
-    TorchProduct product = {.batched = kernel->batched, .adds = true, .alpha = 1.0f, .beta = 1.0f};
-    PyObject *tensors[3], *out, *beta, *alpha;
+    TorchProduct product = {.batched = kernel->batched,
+                            .adds = kernel->adds,
+                            .alpha = 1.0f,
+                            .beta = kernel->adds ? 1.0f : 0.0f};
+    PyObject *out, *beta, *alpha;
     char message[TORCH_MESSAGE_BYTES] = "";
-    if (!read_arguments(args, count, names, tensors, &out, &beta, &alpha) ||
-        (kernel->has_out && !out) || (beta && !real(beta, &product.beta)) ||
-        (alpha && !real(alpha, &product.alpha))) {
+    PyObject *const *const factors = args + kernel->adds;
+    if (count != kernel->adds + 2 + kernel->typed ||
+        !read_named(args, count, names, &out, &beta, &alpha) || (kernel->has_out && !out) ||
+        (beta && !real(beta, &product.beta)) || (alpha && !real(alpha, &product.alpha))) {
         return TORCH_LEFT_SCALAR;
     }
-    out = kernel->in_place ? tensors[0] : out;
-    if (!view(tensors[0], &product.C) || !view(tensors[1], &product.A) ||
-        !view(tensors[2], &product.B)) {
+    if (kernel->typed && factors[2] != float32) {
+        return TORCH_LEFT_DTYPE;
+    }
+    out = kernel->in_place ? args[0] : out;
+    if ((kernel->adds && !view(args[0], &product.C)) || !view(factors[0], &product.A) ||
+        !view(factors[1], &product.B)) {
         return TORCH_LEFT_LAYOUT;
     }
     int64_t shape[3];
-    TorchOutcome outcome = torch_decide(settings, &product, shape, message);
+    TorchOutcome outcome = torch_decide(settings, &product, kernel->typed, shape, message);
     if (outcome != TORCH_TAKEN) {
         return outcome;
     }
@@ -274,7 +289,7 @@ static TorchOutcome compute(const Kernel *kernel, PyObject *const *args, Py_ssiz
         if (!view(out, &product.out)) {
             return TORCH_LEFT_LAYOUT;
         }
-        if (!product.out.float32) {
+        if (product.out.dtype != SGEMM_KERNELS_FLOAT32) {
             return TORCH_LEFT_DTYPE;
         }
         if (product.out.device != product.A.device) {
@@ -356,12 +371,21 @@ static PyObject *call(const Kernel *kernel, PyObject *fallback, PyObject *const 
         static const Kernel kernel = {__VA_ARGS__};                                                \
         return call(&kernel, self, args, count, names);                                            \
     }
-METHOD(addmm, TORCH_ADDMM, false, false, false)
-METHOD(addmm_out, TORCH_ADDMM_OUT, false, true, false)
-METHOD(addmm_in_place, TORCH_ADDMM_IN_PLACE, false, false, true)
-METHOD(baddbmm, TORCH_BADDBMM, true, false, false)
-METHOD(baddbmm_out, TORCH_BADDBMM_OUT, true, true, false)
-METHOD(baddbmm_in_place, TORCH_BADDBMM_IN_PLACE, true, false, true)
+METHOD(addmm, TORCH_ADDMM, .adds = true)
+METHOD(addmm_out, TORCH_ADDMM_OUT, .adds = true, .has_out = true)
+METHOD(addmm_in_place, TORCH_ADDMM_IN_PLACE, .adds = true, .in_place = true)
+METHOD(baddbmm, TORCH_BADDBMM, .batched = true, .adds = true)
+METHOD(baddbmm_out, TORCH_BADDBMM_OUT, .batched = true, .adds = true, .has_out = true)
+METHOD(baddbmm_in_place, TORCH_BADDBMM_IN_PLACE, .batched = true, .adds = true, .in_place = true)
+METHOD(mm_dtype, TORCH_MM_DTYPE, .typed = true)
+METHOD(mm_dtype_out, TORCH_MM_DTYPE_OUT, .typed = true, .has_out = true)
+METHOD(bmm_dtype, TORCH_BMM_DTYPE, .batched = true, .typed = true)
+METHOD(bmm_dtype_out, TORCH_BMM_DTYPE_OUT, .batched = true, .typed = true, .has_out = true)
+METHOD(addmm_dtype, TORCH_ADDMM_DTYPE, .adds = true, .typed = true)
+METHOD(addmm_dtype_out, TORCH_ADDMM_DTYPE_OUT, .adds = true, .typed = true, .has_out = true)
+METHOD(baddbmm_dtype, TORCH_BADDBMM_DTYPE, .batched = true, .adds = true, .typed = true)
+METHOD(baddbmm_dtype_out, TORCH_BADDBMM_DTYPE_OUT, .batched = true, .adds = true, .typed = true,
+       .has_out = true)
 
 #define ENTRY(name, function)                                                                      \
     {                                                                                              \
@@ -377,6 +401,14 @@ PyObject *torch_kernel(PyObject *module, PyObject *args)
         ENTRY("baddbmm", baddbmm),
         ENTRY("baddbmm.out", baddbmm_out),
         ENTRY("baddbmm_", baddbmm_in_place),
+        ENTRY("mm.dtype", mm_dtype),
+        ENTRY("mm.dtype_out", mm_dtype_out),
+        ENTRY("bmm.dtype", bmm_dtype),
+        ENTRY("bmm.dtype_out", bmm_dtype_out),
+        ENTRY("addmm.dtype", addmm_dtype),
+        ENTRY("addmm.dtype_out", addmm_dtype_out),
+        ENTRY("baddbmm.dtype", baddbmm_dtype),
+        ENTRY("baddbmm.dtype_out", baddbmm_dtype_out),
     };
     const char *name;
     PyObject *fallback, *example;
@@ -388,6 +420,12 @@ PyObject *torch_kernel(PyObject *module, PyObject *args)
         PyErr_SetString(PyExc_RuntimeError, "torch.Tensor lacks __dlpack_c_exchange_api__");
         return NULL;
     }
+    PyObject *const dtype = PyObject_GetAttrString(example, "dtype");
+    if (!dtype) {
+        return NULL;
+    }
+    float32 = dtype;
+    Py_DECREF(dtype); /* PyTorch keeps its dtypes as long as the process */
     for (size_t i = 0; i < sizeof methods / sizeof *methods; ++i) {
         if (!strcmp(methods[i].ml_name, name)) {
             return PyCFunction_NewEx(&methods[i], fallback, NULL);

@@ -1,5 +1,5 @@
 /* Python's side of the PyTorch front end: the set-up of ../torch, and the products with scalar
- * arguments, addmm and baddbmm. */
+ * arguments or out_dtype. */
 #ifndef SGEMM_PYTHON_TORCH_CALLS_H
 #define SGEMM_PYTHON_TORCH_CALLS_H
 
@@ -22,9 +22,9 @@ PyObject *torch_start(PyObject *module, PyObject *args);
 /* _torch_stop(): restores aten::mm and aten::bmm. */
 PyObject *torch_stop(PyObject *module, PyObject *ignored);
 
-/* _torch_kernel(name, fallback, example): a kernel for aten::addmm, baddbmm, or a form of these,
- * which calls `fallback` with the same arguments for calls that it leaves to PyTorch. `example` is
- * any tensor. */
+/* _torch_kernel(name, fallback, example): a kernel for aten::addmm, baddbmm, a form of these, or a
+ * product with out_dtype. It calls `fallback` with the same arguments for calls that it leaves to
+ * PyTorch. `example` is any float32 tensor. */
 PyObject *torch_kernel(PyObject *module, PyObject *args);
 
 /* _torch_stats(reset): the counts of calls for each operator and outcome, and the text of the last

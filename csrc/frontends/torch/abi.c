@@ -19,6 +19,8 @@ typedef struct {
 
 static const Function for_all[] = {
     FUNCTION(float32, "aoti_torch_dtype_float32"),
+    FUNCTION(float16, "aoti_torch_dtype_float16"),
+    FUNCTION(bfloat16, "aoti_torch_dtype_bfloat16"),
     FUNCTION(cpu, "aoti_torch_device_type_cpu"),
     FUNCTION(cuda, "aoti_torch_device_type_cuda"),
     FUNCTION(implement, "aoti_torch_library_init_impl"),
@@ -104,10 +106,12 @@ Status torch_abi_open(void)
 
 const char *torch_dtype_name(int32_t dtype)
 {
-    static const char *const names[] = {"float16", "bfloat16",  "float32",   "float64",
-                                        "int8",    "int16",     "int32",     "int64",
-                                        "uint8",   "uint16",    "uint32",    "uint64",
-                                        "bool",    "complex32", "complex64", "complex128"};
+    static const char *const names[] = {
+        "float16",       "bfloat16",        "float32",     "float64",
+        "int8",          "int16",           "int32",       "int64",
+        "uint8",         "uint16",          "uint32",      "uint64",
+        "bool",          "complex32",       "complex64",   "complex128",
+        "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"};
     void *const library = dlopen("libtorch_cpu.so", RTLD_NOW | RTLD_NOLOAD);
     for (size_t i = 0; library && i < sizeof names / sizeof *names; ++i) {
         char getter[64];
@@ -119,4 +123,11 @@ const char *torch_dtype_name(int32_t dtype)
         }
     }
     return "another dtype";
+}
+
+const char *torch_dtype_conversion(const char *name, bool allows_16_bits)
+{
+    return strncmp(name, "complex", 7) == 0                    ? "real.float()"
+           : allows_16_bits && strncmp(name, "float8", 6) == 0 ? "bfloat16()"
+                                                               : "float()";
 }

@@ -23,6 +23,8 @@ typedef void TorchKernel(TorchValue *stack, uint64_t arguments, uint64_t results
 typedef struct {
     /* Codes of dtypes and device types. */
     int32_t (*float32)(void);
+    int32_t (*float16)(void);
+    int32_t (*bfloat16)(void);
     int32_t (*cpu)(void);
     int32_t (*cuda)(void);
     uint64_t (*version)(void); /* the major version in the top byte, then the minor version */
@@ -80,5 +82,9 @@ Status torch_abi_open(void);
 
 /* "float64" for the code of that dtype; for messages. */
 const char *torch_dtype_name(int32_t dtype);
+
+/* The method that makes a tensor with a dtype of that name float32, or one of 16 bits if that holds
+ * all values and `allows_16_bits`: "float()". */
+const char *torch_dtype_conversion(const char *name, bool allows_16_bits);
 
 #endif

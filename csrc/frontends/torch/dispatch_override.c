@@ -19,6 +19,14 @@ const char *const torch_operator_names[TORCH_OPERATORS] = {
     [TORCH_BADDBMM] = "baddbmm",
     [TORCH_BADDBMM_OUT] = "baddbmm.out",
     [TORCH_BADDBMM_IN_PLACE] = "baddbmm_",
+    [TORCH_MM_DTYPE] = "mm.dtype",
+    [TORCH_MM_DTYPE_OUT] = "mm.dtype_out",
+    [TORCH_BMM_DTYPE] = "bmm.dtype",
+    [TORCH_BMM_DTYPE_OUT] = "bmm.dtype_out",
+    [TORCH_ADDMM_DTYPE] = "addmm.dtype",
+    [TORCH_ADDMM_DTYPE_OUT] = "addmm.dtype_out",
+    [TORCH_BADDBMM_DTYPE] = "baddbmm.dtype",
+    [TORCH_BADDBMM_DTYPE_OUT] = "baddbmm.dtype_out",
 };
 
 const char *const torch_outcome_names[TORCH_OUTCOMES] = {
@@ -79,11 +87,20 @@ static bool precision_is_reduced(const TorchSettings *settings)
     return precision != NONE && precision != IEEE;
 }
 
-TorchOutcome torch_decide(const TorchSettings *settings, const TorchProduct *product,
+/* Whether PyTorch computes the product in float32, or adds in float32 and returns float32. */
+static bool has_dtypes(const TorchProduct *product, bool typed)
+{
+    const int of_A = product->A.dtype, of_B = product->B.dtype;
+    return of_A == of_B &&
+           (of_A == SGEMM_KERNELS_FLOAT32 || (typed && of_A != TORCH_OTHER_DTYPE)) &&
+           (!product->adds || product->C.dtype == SGEMM_KERNELS_FLOAT32);
+}
+
+TorchOutcome torch_decide(const TorchSettings *settings, const TorchProduct *product, bool typed,
                           int64_t result[3], char *message)
 {
     const TorchTensor *const A = &product->A, *const B = &product->B, *const C = &product->C;
-    if (!A->float32 || !B->float32 || (product->adds && !C->float32)) {
+    if (!has_dtypes(product, typed)) {
         return TORCH_LEFT_DTYPE;
     }
     if (A->device != B->device || A->device == TORCH_OTHER_DEVICE ||
@@ -100,7 +117,8 @@ TorchOutcome torch_decide(const TorchSettings *settings, const TorchProduct *pro
     if (flops < settings->min_flops) {
         return TORCH_LEFT_SMALL;
     }
-    return precision_is_reduced(settings) ? TORCH_LEFT_TF32 : TORCH_TAKEN;
+    return A->dtype == SGEMM_KERNELS_FLOAT32 && precision_is_reduced(settings) ? TORCH_LEFT_TF32
+                                                                               : TORCH_TAKEN;
 }
 
 TorchOutcome torch_outcome(int code, const char *message)
@@ -138,7 +156,7 @@ static TorchOutcome compute(const Taken *taken, TorchHandle a, TorchHandle b, To
         return TORCH_LEFT_LAYOUT;
     }
     int64_t result[3];
-    TorchOutcome outcome = torch_decide(settings, &product, result, message);
+    TorchOutcome outcome = torch_decide(settings, &product, false, result, message);
     if (outcome == TORCH_LEFT_SHAPE) {
         return outcome;
     }
@@ -152,7 +170,11 @@ static TorchOutcome compute(const Taken *taken, TorchHandle a, TorchHandle b, To
             }
         }
         /* PyTorch's bmm takes the dtype of its second operand, and mm of its first. */
-        *out = torch_new(taken->batched ? b : a, result, taken->batched, message);
+        const TorchHandle like = taken->batched ? b : a;
+        int32_t dtype;
+        *out = torch_abi.dtype(like, &dtype)
+                   ? NULL
+                   : torch_new(like, dtype, result, taken->batched, message);
         if (!*out) {
             return TORCH_LEFT_FAILED;
         }
@@ -163,7 +185,7 @@ static TorchOutcome compute(const Taken *taken, TorchHandle a, TorchHandle b, To
     if (!torch_read(*out, true, &product.out)) {
         return TORCH_LEFT_LAYOUT;
     }
-    if (!product.out.float32) {
+    if (product.out.dtype != SGEMM_KERNELS_FLOAT32) {
         return TORCH_LEFT_DTYPE;
     }
     if (product.out.device != product.A.device) {

@@ -1,5 +1,6 @@
-/* Takes over PyTorch's own products: aten::mm and aten::bmm here, addmm and baddbmm, whose
- * arguments the stable C ABI cannot pass, through Python's functions in python/torch_calls.c. */
+/* Takes over PyTorch's own products: aten::mm and aten::bmm here, and through Python's functions in
+ * python/torch_calls.c those with arguments that the stable C ABI cannot pass: addmm and baddbmm,
+ * and every product with out_dtype. */
 #ifndef SGEMM_TORCH_DISPATCH_OVERRIDE_H
 #define SGEMM_TORCH_DISPATCH_OVERRIDE_H
 
@@ -9,7 +10,7 @@
 /* What happened to a call: computed here, left to PyTorch's kernel for a reason, or failed. */
 typedef enum {
     TORCH_TAKEN,
-    TORCH_LEFT_DTYPE,       /* a tensor is not float32 */
+    TORCH_LEFT_DTYPE,       /* a tensor, or out_dtype, is not float32 */
     TORCH_LEFT_DEVICE,      /* tensors on several devices */
     TORCH_LEFT_LAYOUT,      /* a tensor without strides */
     TORCH_LEFT_SHAPE,       /* the shapes do not fit: PyTorch raises, or resizes out */
@@ -35,6 +36,14 @@ typedef enum {
     TORCH_BADDBMM,
     TORCH_BADDBMM_OUT,
     TORCH_BADDBMM_IN_PLACE,
+    TORCH_MM_DTYPE,
+    TORCH_MM_DTYPE_OUT,
+    TORCH_BMM_DTYPE,
+    TORCH_BMM_DTYPE_OUT,
+    TORCH_ADDMM_DTYPE,
+    TORCH_ADDMM_DTYPE_OUT,
+    TORCH_BADDBMM_DTYPE,
+    TORCH_BADDBMM_DTYPE_OUT,
     TORCH_OPERATORS,
 } TorchOperator;
 
@@ -57,8 +66,9 @@ void torch_give_back(void);
 /* The current settings; NULL: nothing is taken over. */
 const TorchSettings *torch_settings(void);
 
-/* Decides from A, B and C whether to compute a call; fills in the result's shape. */
-TorchOutcome torch_decide(const TorchSettings *settings, const TorchProduct *product,
+/* Decides from A, B and C whether to compute a call; fills in the result's shape. `typed`: the call
+ * has out_dtype=float32, so A and B may both be float16, or both bfloat16. */
+TorchOutcome torch_decide(const TorchSettings *settings, const TorchProduct *product, bool typed,
                           int64_t result[3], char *message);
 
 /* The outcome for a code of torch_multiply. */

@@ -8,6 +8,14 @@
 
 bool (*torch_open_library)(char *message);
 
+static int dtype_of(int32_t code)
+{
+    return code == torch_abi.float32()    ? SGEMM_KERNELS_FLOAT32
+           : code == torch_abi.float16()  ? SGEMM_KERNELS_FLOAT16
+           : code == torch_abi.bfloat16() ? SGEMM_KERNELS_BFLOAT16
+                                          : TORCH_OTHER_DTYPE;
+}
+
 bool torch_read(TorchHandle handle, bool writes, TorchTensor *tensor)
 {
     int32_t dtype, kind, index;
@@ -19,7 +27,7 @@ bool torch_read(TorchHandle handle, bool writes, TorchTensor *tensor)
     }
     tensor->sizes = sizes;
     tensor->strides = strides;
-    tensor->float32 = dtype == torch_abi.float32();
+    tensor->dtype = dtype_of(dtype);
     tensor->device = kind == torch_abi.cuda()  ? index
                      : kind == torch_abi.cpu() ? TORCH_CPU
                                                : TORCH_OTHER_DEVICE;
@@ -48,15 +56,15 @@ bool torch_free_idle(int device)
     return gpus != NULL;
 }
 
-TorchHandle torch_new(TorchHandle like, const int64_t result[3], bool batched, char *message)
+TorchHandle torch_new(TorchHandle like, int32_t dtype, const int64_t result[3], bool batched,
+                      char *message)
 {
     const int64_t rows = result[1] > 0 ? result[1] : 1, cols = result[2] > 0 ? result[2] : 1;
     const int64_t strides[3] = {rows * cols, cols, 1}; /* PyTorch's, of empty tensors too */
     const int first = batched ? 0 : 1;
-    int32_t dtype, kind, index;
+    int32_t kind, index;
     TorchHandle tensor = NULL;
-    if (!torch_abi.dtype(like, &dtype) && !torch_abi.device_type(like, &kind) &&
-        !torch_abi.device_index(like, &index)) {
+    if (!torch_abi.device_type(like, &kind) && !torch_abi.device_index(like, &index)) {
         const int device = kind == torch_abi.cuda() ? index : TORCH_CPU;
         int32_t error;
         int tries = 0;
@@ -109,21 +117,53 @@ static TorchHandle handle_of(TorchValue value)
     return (TorchHandle)(uintptr_t)value;
 }
 
-/* Reads a tensor and checks that a product can use it. */
+static bool read(const char *name, TorchHandle handle, bool writes, TorchTensor *tensor,
+                 char *message)
+{
+    if (torch_read(handle, writes, tensor)) {
+        return true;
+    }
+    snprintf(message, TORCH_MESSAGE_BYTES, "%s has no strides: pass a dense tensor", name);
+    return false;
+}
+
+/* Reads an operand and checks that a product can use it. */
+static bool read_operand(const char *name, TorchHandle handle, TorchTensor *tensor, char *message)
+{
+    if (!read(name, handle, false, tensor, message)) {
+        return false;
+    }
+    if (tensor->dtype == TORCH_OTHER_DTYPE) {
+        int32_t code = -1;
+        torch_abi.dtype(handle, &code);
+        const char *const dtype = torch_dtype_name(code);
+        snprintf(message, TORCH_MESSAGE_BYTES,
+                 "%s is %s but must be float32, float16 or bfloat16: pass %s.%s", name, dtype, name,
+                 torch_dtype_conversion(dtype, true));
+        return false;
+    }
+    return true;
+}
+
+/* Reads `input` or `out` and checks that it is float32. */
 static bool read_float32(const char *name, TorchHandle handle, bool writes, TorchTensor *tensor,
                          char *message)
 {
-    if (!torch_read(handle, writes, tensor)) {
-        snprintf(message, TORCH_MESSAGE_BYTES, "%s has no strides: pass a dense tensor", name);
+    if (!read(name, handle, writes, tensor, message)) {
         return false;
     }
-    if (!tensor->float32) {
-        int32_t dtype = -1;
-        torch_abi.dtype(handle, &dtype);
-        const bool is_out = strcmp(name, "out") == 0; /* a converted copy would get the result */
-        snprintf(message, TORCH_MESSAGE_BYTES, "%s is %s but must be float32: %s%s%s", name,
-                 torch_dtype_name(dtype), is_out ? "omit " : "pass ", name,
-                 is_out ? "" : ".float()");
+    if (tensor->dtype != SGEMM_KERNELS_FLOAT32) {
+        int32_t code = -1;
+        torch_abi.dtype(handle, &code);
+        const char *const dtype = torch_dtype_name(code);
+        snprintf(message, TORCH_MESSAGE_BYTES, "%s is %s but must be float32: ", name, dtype);
+        const size_t length = strlen(message);
+        if (writes) { /* a converted copy would get the result */
+            snprintf(message + length, TORCH_MESSAGE_BYTES - length, "omit %s", name);
+        } else {
+            snprintf(message + length, TORCH_MESSAGE_BYTES - length, "pass %s.%s", name,
+                     torch_dtype_conversion(dtype, false));
+        }
         return false;
     }
     return true;
@@ -161,8 +201,8 @@ static bool open_library(const char *variant, int device, char *message)
  * the reason in `message`. */
 static bool compute(const Operator *op, Arguments *arguments, TorchProduct *product, char *message)
 {
-    if (!read_float32(op->name_of_A, arguments->A, false, &product->A, message) ||
-        !read_float32(op->name_of_B, arguments->B, false, &product->B, message) ||
+    if (!read_operand(op->name_of_A, arguments->A, &product->A, message) ||
+        !read_operand(op->name_of_B, arguments->B, &product->B, message) ||
         !check_device(op->name_of_B, &product->B, product->A.device, message)) {
         return false;
     }
@@ -175,7 +215,7 @@ static bool compute(const Operator *op, Arguments *arguments, TorchProduct *prod
         return false;
     }
     if (!op->has_out) {
-        arguments->out = torch_new(arguments->A, result, op->batched, message);
+        arguments->out = torch_new(arguments->A, torch_abi.float32(), result, op->batched, message);
         if (!arguments->out) {
             return false;
         }

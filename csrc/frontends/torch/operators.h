@@ -12,10 +12,11 @@ bool torch_read(TorchHandle handle, bool writes, TorchTensor *tensor);
 /* Frees a tensor; NULL is allowed. */
 void torch_free(TorchHandle handle);
 
-/* Makes an uninitialized, contiguous tensor on the device of `like`, with the same dtype. NULL with
- * the reason in message[TORCH_MESSAGE_BYTES] if PyTorch has no memory for it, even after
+/* Makes an uninitialized, contiguous tensor on the device of `like`. `dtype` is PyTorch's code.
+ * NULL with the reason in message[TORCH_MESSAGE_BYTES] if PyTorch has no memory for it, even after
  * torch_free_idle. */
-TorchHandle torch_new(TorchHandle like, const int64_t result[3], bool batched, char *message);
+TorchHandle torch_new(TorchHandle like, int32_t dtype, const int64_t result[3], bool batched,
+                      char *message);
 
 /* Frees the GPU memory that this package keeps for later products, so that PyTorch can allocate a
  * result on the device. False if the device is the CPU. */

@@ -3,8 +3,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "../c/sgemm_kernels.h"
-
 /* ------------------------------------------------------------------ shapes */
 
 static void format_shape(const TorchTensor *tensor, char text[96])
@@ -100,14 +98,15 @@ double torch_flops(const TorchProduct *product, const int64_t result[3])
 
 /* A stack of matrices. A matrix without a batch dimension is a stack of one. */
 typedef struct {
-    float *data;
+    void *data;
     int64_t sizes[3], strides[3]; /* batch, rows, columns; strides in elements */
+    int dtype;
 } Stack;
 
 /* Broadcasts the tensor to the sizes. */
 static Stack stack_of(const TorchTensor *tensor, int64_t batch, int64_t rows, int64_t cols)
 {
-    Stack stack = {tensor->data, {batch, rows, cols}, {0}};
+    Stack stack = {tensor->data, {batch, rows, cols}, {0}, tensor->dtype};
     for (int64_t i = 0; i < tensor->dims; ++i) {
         const int64_t at = 3 - tensor->dims + i;
         stack.strides[at] = tensor->sizes[i] == 1 && stack.sizes[at] != 1 ? 0 : tensor->strides[i];
@@ -128,11 +127,23 @@ static Stacks stacks_of(const TorchProduct *product, const int64_t result[3])
                     .out = stack_of(&product->out, result[0], result[1], result[2])};
 }
 
-/* The first matrix. */
+/* The first matrix, of float32. */
 static sgemm_kernels_matrix matrix_of(const Stack *stack)
 {
     return (sgemm_kernels_matrix){stack->data, stack->sizes[1], stack->sizes[2], stack->strides[1],
                                   stack->strides[2]};
+}
+
+/* The first matrix, of any of the types. */
+static sgemm_kernels_operand operand_of(const Stack *stack)
+{
+    return (sgemm_kernels_operand){stack->data,       stack->sizes[1],   stack->sizes[2],
+                                   stack->strides[1], stack->strides[2], stack->dtype};
+}
+
+static int64_t element_bytes(const Stack *stack)
+{
+    return stack->dtype == SGEMM_KERNELS_FLOAT32 ? 4 : 2;
 }
 
 /* Whether the stacks may share a byte. May return true for stacks that do not. */
@@ -142,13 +153,13 @@ static bool may_overlap(const Stack *one, const Stack *other)
     uintptr_t first[2], end[2];
     for (int i = 0; i < 2; ++i) {
         first[i] = end[i] = (uintptr_t)both[i]->data;
-        end[i] += sizeof(float);
+        const int64_t bytes = element_bytes(both[i]);
+        end[i] += (uintptr_t)bytes;
         for (int axis = 0; axis < 3; ++axis) {
             if (both[i]->sizes[axis] == 0) {
                 return false;
             }
-            end[i] +=
-                (uintptr_t)((both[i]->sizes[axis] - 1) * both[i]->strides[axis]) * sizeof(float);
+            end[i] += (uintptr_t)((both[i]->sizes[axis] - 1) * both[i]->strides[axis] * bytes);
         }
     }
     return first[0] < end[1] && first[1] < end[0];
@@ -172,13 +183,13 @@ int torch_multiply(const char *variant, void *stream, const TorchProduct *produc
                                        product->A.device == TORCH_CPU ? SGEMM_KERNELS_HOST_MEMORY
                                                                       : SGEMM_KERNELS_GPU_MEMORY,
                                        stream};
-    const sgemm_kernels_matrix A = matrix_of(&s.A), B = matrix_of(&s.B), C = matrix_of(&s.C),
-                               out = matrix_of(&s.out);
+    const sgemm_kernels_operand A = operand_of(&s.A), B = operand_of(&s.B);
+    const sgemm_kernels_matrix C = matrix_of(&s.C), out = matrix_of(&s.out);
     sgemm_kernels_status status;
-    if (sgemm_kernels_multiply_batched(variant, &place, result[0], product->alpha, &A,
-                                       s.A.strides[0], &B, s.B.strides[0], product->beta,
-                                       product->adds ? &C : NULL, s.C.strides[0], &out,
-                                       s.out.strides[0], &status) == SGEMM_KERNELS_OK) {
+    if (sgemm_kernels_multiply_typed(variant, &place, result[0], product->alpha, &A, s.A.strides[0],
+                                     &B, s.B.strides[0], product->beta, product->adds ? &C : NULL,
+                                     s.C.strides[0], &out, s.out.strides[0],
+                                     &status) == SGEMM_KERNELS_OK) {
         return SGEMM_KERNELS_OK;
     }
     snprintf(message, TORCH_MESSAGE_BYTES, "%s", status.message);

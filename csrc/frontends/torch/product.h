@@ -6,18 +6,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../c/sgemm_kernels.h"
+
 enum { TORCH_CPU = -1, TORCH_OTHER_DEVICE = -2 };
+enum { TORCH_OTHER_DTYPE = -1 };
 
 /* A view of a tensor. */
 typedef struct {
     void *data;
     int64_t dims;
     const int64_t *sizes, *strides; /* in elements; borrowed from the tensor */
-    bool float32;
+    int dtype;  /* SGEMM_KERNELS_FLOAT32, FLOAT16 or BFLOAT16, or TORCH_OTHER_DTYPE */
     int device; /* the index of the GPU, TORCH_CPU, or TORCH_OTHER_DEVICE */
 } TorchTensor;
 
-/* out = alpha * A @ B + beta * C. Each matrix is 2-D, or with `batched` a 3-D stack. */
+/* out = alpha * A @ B + beta * C. Each matrix is 2-D, or with `batched` a 3-D stack. C and out are
+ * float32; A and B may have 16 bits. */
 typedef struct {
     bool batched, adds; /* adds: there is a C, which is broadcast to the shape of out */
     TorchTensor A, B, C, out;
