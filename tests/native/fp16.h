@@ -82,7 +82,7 @@ void run(void (*kernel)(Problem), int threads, int shared_bytes, int64_t blocks,
 
 /* ------------------------------------------------------------------ the arithmetic, in integers */
 
-inline uint32_t bits_of(float x)
+inline uint32_t bits_of_float(float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -113,8 +113,8 @@ inline Term term_of_half(uint16_t h)
 
 inline Term term_of_float(float x)
 {
-    const int field = static_cast<int>(bits_of(x) >> 23 & 255);
-    const int64_t fraction = bits_of(x) & 0x7fffff;
+    const int field = static_cast<int>(bits_of_float(x) >> 23 & 255);
+    const int64_t fraction = bits_of_float(x) & 0x7fffff;
     return {signbit(x) != 0, field ? field - 127 : -126, 23,
             field ? fraction + 0x800000 : fraction};
 }

@@ -250,7 +250,8 @@ void check_products(Random &random, const Kind &kind, int depth, bool from_zero,
             }
             wanted = sum_of(a, b, wanted);
         }
-        check(bits_of(D[i]) == bits_of(wanted), kind.name, bits_of(D[i]), bits_of(wanted));
+        check(bits_of_float(D[i]) == bits_of_float(wanted), kind.name, bits_of_float(D[i]),
+              bits_of_float(wanted));
     }
 }
 
@@ -349,7 +350,8 @@ template <ThreadBug bug> void check_copied(Random &random, const Kind &kind, int
             memcpy(b, B + (k0 / 64 * 8 + col) * 64 + k0 % 64, sizeof b);
             wanted = sum_of(a, b, wanted);
         }
-        check(bits_of(D[i]) == bits_of(wanted), kind.name, bits_of(D[i]), bits_of(wanted));
+        check(bits_of_float(D[i]) == bits_of_float(wanted), kind.name, bits_of_float(D[i]),
+              bits_of_float(wanted));
     }
 }
 
@@ -551,7 +553,8 @@ template <ClusterBug bug> void check_parts(Random &random, const Kind &kind, int
         for (int k = 0; k < depth; ++k) {
             wanted += A[i / part_side * depth + k] * B[k * part_side + i % part_side];
         }
-        check(bits_of(C[i]) == bits_of(wanted), kind.name, bits_of(C[i]), bits_of(wanted));
+        check(bits_of_float(C[i]) == bits_of_float(wanted), kind.name, bits_of_float(C[i]),
+              bits_of_float(wanted));
     }
 }
 

@@ -1,12 +1,46 @@
-/* Checks the product of two 16-bit operands: on the CPU device, or, compiled by nvcc, on a GPU of
+/* Checks products of 16-bit operands: on the CPU device, or, compiled by nvcc, on a GPU of
  * compute capability 9.0. Random sizes, layouts, alignments and kinds of elements, fp16 and bf16.
  * The results must have the bits of the arithmetic in fp16.h: for each 128 steps of K, a sum of
  * steps of 16 that starts at 0, added to a sum in float32; and the sums of K's slices in order.
+ * A product with a float32 operand must have the bits of `fused` for both operands in float32.
  *
  *   sixteen_bit [CASES]      100 by default
  *   sixteen_bit time         on a GPU: the speed of bf16 products, B column-major and row-major */
 #include "../../csrc/gemm/tensor_cores/direct.cu"
+#include "../../csrc/gemm/tensor_cores/fused.cu"
+#include "../../csrc/gemm/tensor_cores/mixed.cu"
 #include "fp16.h"
+
+namespace {
+
+/* In place of `splitk`, which computes sums of few products. */
+__global__ void plain_product(Sgemm p)
+{
+    const Origin tile = tile_origin(p.C, 1, 1);
+    float sum = 0;
+    for (int64_t k = 0; k < p.A.cols; ++k) {
+        sum = multiply_add(at(p.A, tile.row, k), at(p.B, k, tile.col), sum);
+    }
+    store(p, tile.row, tile.col, sum);
+}
+
+Status launch_plain(const Sgemm *problem, const Launch *where)
+{
+    const KernelSpec spec = {.symbol = "plain_product", .block_tile = {1, 1, 1}, .threads = {1, 1}};
+    return launch_tiles(plain_product, spec, problem, where);
+}
+
+} // namespace
+
+#ifdef __CUDACC__
+extern "C" Status launch_splitk_cuda(const Sgemm *problem, const Launch *where)
+{
+    return launch_plain(problem, where);
+}
+#else
+const Variant variant_splitk = {"splitk", "", nullptr, {}, {}, false, 1, {launch_plain, nullptr}};
+const Variant variant_per_element = variant_splitk;
+#endif
 
 namespace {
 
@@ -42,7 +76,7 @@ uint16_t draw(Random &random, const Kind &kind, ElementType element)
     }
     const int exponent = kind.least + static_cast<int>(random() % kind.spread);
     const float magnitude = ldexpf(1.0f + static_cast<float>(random() & 127) / 128.0f, exponent);
-    return static_cast<uint16_t>(sign | bits_of(magnitude) >> 16);
+    return static_cast<uint16_t>(sign | bits_of_float(magnitude) >> 16);
 }
 
 /* A matrix with NaN between its rows or columns, and around it. */
@@ -128,12 +162,8 @@ Status launch_by(const Way &way, const Sgemm &problem, const Launch *where)
     return problem.A.cols == 0 ? launch(&problem) : with_both_loadable(&problem, where, launch);
 }
 
-/* Computes the product and waits for it. */
-void launch(const Way &way, const Sgemm &problem, ElementType element)
+void wait_for(Status status)
 {
-    Launch where = {};
-    where.elements[0] = where.elements[1] = element;
-    Status status = launch_by(way, problem, &where);
 #ifdef __CUDACC__
     if (status.code == STATUS_OK && cudaDeviceSynchronize() != cudaSuccess) {
         give_up(cudaGetErrorString(cudaGetLastError()));
@@ -142,6 +172,14 @@ void launch(const Way &way, const Sgemm &problem, ElementType element)
     if (status.code != STATUS_OK) {
         give_up(status.message);
     }
+}
+
+/* Computes the product and waits for it. */
+void launch(const Way &way, const Sgemm &problem, ElementType element)
+{
+    Launch where = {};
+    where.elements[0] = where.elements[1] = element;
+    wait_for(launch_by(way, problem, &where));
 }
 
 /* The slices that the launcher chooses. */
@@ -157,7 +195,7 @@ int chosen_slices(const Sgemm &problem)
 
 bool same_bits(float x, float y)
 {
-    return bits_of(x) == bits_of(y) || (isnan(x) && isnan(y));
+    return bits_of_float(x) == bits_of_float(y) || (isnan(x) && isnan(y));
 }
 
 bool passes(Random &random, const Kind &kind, ElementType element, bool large)
@@ -198,6 +236,65 @@ bool passes(Random &random, const Kind &kind, ElementType element, bool large)
                 "sixteen_bit: %s %s: %d x %d x %d, tile %d, %d slices: C(%d, %d) is %a, not %a\n",
                 element == ELEMENT_BFLOAT16 ? "bf16" : "fp16", kind.name, M, N, K, way.tile,
                 way.slices, row, col, static_cast<double>(C[i]), static_cast<double>(wanted));
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Elements of B beside a 16-bit A: zeros, and magnitudes far apart in some columns. */
+float draw_float(Random &random, int col)
+{
+    const int spread = col % 5 == 0 ? 60 : 4;
+    const float fraction = 1.0f + static_cast<float>(random() % (1 << 23)) * 0x1p-23f;
+    return with_odds(random, 0.05) ? 0.0f
+                                   : ldexpf(random() % 2 ? fraction : -fraction,
+                                            static_cast<int>(random() % spread) - spread / 2);
+}
+
+/* A product of a 16-bit A and a float32 B, and the same with both in float32. */
+bool passes_mixed(Random &random, const Kind &kind, ElementType element)
+{
+    const int M = 1 + static_cast<int>(random() % 200), most = 2 * M < 150 ? 2 * M : 150;
+    const int N = 1 + static_cast<int>(random() % most), K = 1 + static_cast<int>(random() % 700);
+    const Operand A(random, kind, element, M, K);
+    const Shared<float> wide(static_cast<size_t>(M * K)), b(static_cast<size_t>(K * N)),
+        C(static_cast<size_t>(2 * M * N));
+    for (int i = 0; i < M * K; ++i) {
+        const uint16_t x = *element_16bit(A.X, i / K, i % K);
+        wide[i] =
+            static_cast<float>(element == ELEMENT_FLOAT16 ? value_of_half(x) : value_of_bf16(x));
+    }
+    for (int i = 0; i < K * N; ++i) {
+        b[i] = draw_float(random, i / K);
+    }
+    for (int i = 0; i < 2 * M * N; ++i) {
+        C[i] = static_cast<float>(i % (M * N) % 17);
+    }
+    Sgemm both = {{wide + 0, M, K, K, 1}, {b + 0, K, N, 1, K}, {C + 0, M, N, N, 1}, 2.0f, 0.5f};
+    const Launch where = {};
+    Launch of_mixed = {};
+    of_mixed.elements[0] = element;
+    Sgemm mixed_types = both;
+    mixed_types.A = A.X;
+    mixed_types.C.data = C + M * N;
+    if (random() % 2) { // A.T is the 16-bit operand B
+        mixed_types = sgemm_transposed(&mixed_types);
+        of_mixed.elements[0] = ELEMENT_FLOAT32;
+        of_mixed.elements[1] = element;
+    }
+#ifdef __CUDACC__
+    wait_for(launch_fused_cuda(&both, &where));
+    wait_for(launch_mixed_cuda(&mixed_types, &of_mixed));
+#else
+    wait_for(variant_fused.launch[DEVICE_CPU](&both, &where));
+    wait_for(variant_mixed.launch[DEVICE_CPU](&mixed_types, &of_mixed));
+#endif
+    for (int i = 0; i < M * N; ++i) {
+        if (!same_bits(C[i], C[M * N + i])) {
+            printf("sixteen_bit: mixed, %s %s: %d x %d x %d: C(%d, %d) is %a, and %a by fused\n",
+                   element == ELEMENT_BFLOAT16 ? "bf16" : "fp16", kind.name, M, N, K, i / N, i % N,
+                   static_cast<double>(C[M * N + i]), static_cast<double>(C[i]));
             return false;
         }
     }
@@ -324,11 +421,13 @@ int main(int count, char **arguments)
     int failed[fp16 + bf16] = {}; // of each kind
     for (int i = 0; i < cases; ++i) {
         Random random(static_cast<unsigned>(i));
-        const int kind = i % (fp16 + bf16);
-        if (!passes(random, kind < fp16 ? kinds[kind] : bf16_kinds[kind - fp16],
-                    kind < fp16 ? ELEMENT_FLOAT16 : ELEMENT_BFLOAT16, i % 8 == 7)) {
+        const int number = i % (fp16 + bf16);
+        const Kind &kind = number < fp16 ? kinds[number] : bf16_kinds[number - fp16];
+        const ElementType element = number < fp16 ? ELEMENT_FLOAT16 : ELEMENT_BFLOAT16;
+        if (!passes(random, kind, element, i % 8 == 7) ||
+            (i % 3 == 0 && !passes_mixed(random, kind, element))) {
             printf("case %d\n", i);
-            ++failed[kind];
+            ++failed[number];
         }
     }
     int all = 0;

@@ -181,9 +181,9 @@ void check_products()
             const Product &was = before[static_cast<size_t>(i)];
             for (int row = 0; row < 16; ++row) {
                 for (int col = 0; col < 8; ++col) {
-                    const uint32_t found = bits_of(products[i].D[row][col]);
+                    const uint32_t found = bits_of_float(products[i].D[row][col]);
                     const uint32_t wanted =
-                        bits_of(sum_of(was.A[row], was.B[col], was.D[row][col]));
+                        bits_of_float(sum_of(was.A[row], was.B[col], was.D[row][col]));
                     check(found == wanted, kind.name, found, wanted);
                 }
             }
@@ -222,8 +222,8 @@ void check_conversions()
     }
     for (int i = 0; i < every_half; ++i) {
         const float wanted = static_cast<float>(value_of_half(static_cast<uint16_t>(i)));
-        check(isnan(wanted) ? isnan(back[i]) : bits_of(back[i]) == bits_of(wanted), "from half",
-              bits_of(back[i]), bits_of(wanted));
+        check(isnan(wanted) ? isnan(back[i]) : bits_of_float(back[i]) == bits_of_float(wanted),
+              "from half", bits_of_float(back[i]), bits_of_float(wanted));
     }
 }
 

@@ -32,30 +32,37 @@ __global__ void __launch_bounds__(copy16_threads) copy_rows_16bit(const RowCopy1
     }
 }
 
-/* Copies X to scratch memory as a row-major matrix, and calls multiply(the copy). */
+/* Makes a row-major copy of X in scratch memory, whose rows have `pitch` elements of `bytes`, by a
+ * kernel like copy_rows_16bit. Calls multiply(the copy). */
 template <class Multiply>
-Status with_rows_copied_16bit(const Matrix &X, const Launch *where, const Multiply &multiply)
+Status with_rows_copied_by(void (*kernel)(RowCopy16), const char *symbol, const Matrix &X,
+                           size_t bytes, const Launch *where, const Multiply &multiply)
 {
-    const KernelSpec spec = {"copy_rows_16bit", {}, {}, {copy16_threads, 1}, 0, 0, 1};
+    const KernelSpec spec = {.symbol = symbol, .threads = {copy16_threads, 1}};
     const int64_t pitch = (X.cols + 7) / 8 * 8;
     if (pitch > INT64_MAX / 4 / X.rows) {
         return status_error(STATUS_OUT_OF_MEMORY, "no memory for a copy of %lld rows",
                             static_cast<long long>(X.rows));
     }
     void *memory;
-    Status status =
-        scratch_alloc(static_cast<size_t>(X.rows * pitch) * sizeof(uint16_t), where, &memory);
+    Status status = scratch_alloc(static_cast<size_t>(X.rows * pitch) * bytes, where, &memory);
     if (status.code != STATUS_OK) {
         return status;
     }
     const RowCopy16 copy = {X, {static_cast<float *>(memory), X.rows, X.cols, pitch, 1}};
-    status =
-        launch_blocks(copy_rows_16bit, spec, tiles_of(copy.to, 1, copy16_elements), copy, where);
+    status = launch_blocks(kernel, spec, tiles_of(copy.to, 1, copy16_elements), copy, where);
     if (status.code == STATUS_OK) {
         status = multiply(copy.to);
     }
     scratch_free(memory, where);
     return status;
+}
+
+template <class Multiply>
+Status with_rows_copied_16bit(const Matrix &X, const Launch *where, const Multiply &multiply)
+{
+    return with_rows_copied_by(copy_rows_16bit, "copy_rows_16bit", X, sizeof(uint16_t), where,
+                               multiply);
 }
 
 } // namespace

@@ -202,9 +202,9 @@ template <class T> struct Turns {
 
 /* sum += the product of the stages. */
 template <class T, class Layouts>
-__device__ __forceinline__ void
-multiply_chunks(const DirectWork<T> &work, typename T::Shared &shared, RingPosition<T::stages> &at,
-                Turns<T> &turns, float (&sum)[T::NI][4])
+__device__ __forceinline__ void multiply_work(const DirectWork<T> &work, typename T::Shared &shared,
+                                              RingPosition<T::stages> &at, Turns<T> &turns,
+                                              float (&sum)[T::NI][4])
 {
     UNROLL(1)
     for (int stage = work.begin; stage < work.end; stage += chunk_stages) {
@@ -332,7 +332,7 @@ KERNEL_BODY void multiply_stages(const DirectProduct &q, typename T::Shared &sha
     for (unsigned number = DirectWork<T>::first(q); number < q.works; number += q.clusters) {
         const DirectWork<T> work(q, number);
         float sum[T::NI][4] = {};
-        multiply_chunks<T, Layouts>(work, shared, at, turns, sum);
+        multiply_work<T, Layouts>(work, shared, at, turns, sum);
         if (T::tiles == 1 && q.slices > 1) {
             store_slice<T>(shared, sum);
         } else {
@@ -423,7 +423,8 @@ void (*direct_kernel(bool a_mn_major, bool b_mn_major))(DirectProduct)
 
 /* Both operands can be loaded by TMA. */
 template <class T>
-Status launch_tile(const Sgemm *problem, const Launch *where, int slices, int multiprocessors)
+Status launch_direct_tile(const Sgemm *problem, const Launch *where, int slices,
+                          int multiprocessors)
 {
     const int64_t works = tiles_of(problem->C, T::tiles * T::BM, T::BN);
     if (works > INT32_MAX) {
@@ -451,8 +452,9 @@ Status launch_tile(const Sgemm *problem, const Launch *where, int slices, int mu
 }
 
 #define TILE(NAME, ROWS, COLS, STAGES, PAIR, ...)                                                  \
-    launch_tile<DirectTile<COLS, ROWS / 64, STAGES, PAIR>>,
-constexpr decltype(&launch_tile<DirectTile<128, 2, 6>>) launch_tiles_of[] = {DIRECT_TILES(TILE)};
+    launch_direct_tile<DirectTile<COLS, ROWS / 64, STAGES, PAIR>>,
+constexpr decltype(&launch_direct_tile<DirectTile<128, 2, 6>>) launch_tiles_of[] = {
+    DIRECT_TILES(TILE)};
 #undef TILE
 
 Status launch_loadable(const Sgemm *problem, const Launch *where)

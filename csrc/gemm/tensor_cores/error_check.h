@@ -13,6 +13,7 @@
 
 #include "../../base/addend.h"
 #include "split_fp16.h"
+#include "stored_element.h"
 #include "tile_order.h"
 
 namespace {
@@ -535,8 +536,8 @@ template <class T> struct FailedTile {
     {}
 };
 
-/* The listed results, as dot products, each by all THREADS threads. */
-template <class T, int THREADS>
+/* The listed results, as dot products, each by all THREADS threads. A's elements have type A. */
+template <class T, int THREADS, ElementType A_ELEMENT>
 __device__ __forceinline__ void recompute_listed(const Fp16Product &q, const FailedTile<T> &failed)
 {
     constexpr int parts = dot_sums / THREADS; // of a thread
@@ -548,12 +549,12 @@ __device__ __forceinline__ void recompute_listed(const Fp16Product &q, const Fai
         const int position = q.position[int64_t{failed.in_batch} * max_failing + i];
         const int64_t row = tile.row + position / T::BN, col = tile.col + position % T::BN;
         // Short code, because it is not in the instruction cache.
-        const float *a = address(A, row, thread, failed.matrix);
+        const auto *a = stored_address<A_ELEMENT>(A, row, thread, failed.matrix);
         const float *b = address(B, thread, col, failed.matrix);
         const int64_t a_step = THREADS * A.col_stride, b_step = THREADS * B.row_stride;
         float sum[parts] = {};
         const auto add = [&](int part) {
-            sum[part] = multiply_add(*a, *b, sum[part]);
+            sum[part] = multiply_add(StoredElement<A_ELEMENT>::value(*a), *b, sum[part]);
             a += a_step;
             b += b_step;
         };
@@ -587,20 +588,21 @@ __device__ __forceinline__ void recompute_listed(const Fp16Product &q, const Fai
 
 /* A thread's elements of an operand's tiles, ROWS x 16, which shared memory keeps as [k][row].
  * Zeros beyond the edges. Neighbouring threads read neighbours in memory, in either layout. */
-template <int ROWS, int THREADS> struct GuardedLoader {
+template <int ROWS, int THREADS, ElementType ELEMENT> struct GuardedLoader {
+    typedef typename StoredElement<ELEMENT>::Stored Stored;
     static constexpr int count = ROWS * fallback_depth / THREADS;
     static constexpr int row_step = THREADS / fallback_depth, k_step = THREADS / ROWS;
     const bool k_major; // from element to element a thread steps along rows, otherwise along k
     const int row, k;   // of the first element
     const int rows;     // left in the operand
-    const float *from;
+    const Stored *from;
     const int64_t step, next_tile;
 
     __device__ __forceinline__ GuardedLoader(const Matrix &X, unsigned matrix, int64_t first_row,
                                              int thread)
         : k_major(X.col_stride == 1), row(k_major ? thread / fallback_depth : thread % ROWS),
           k(k_major ? thread % fallback_depth : thread / ROWS), rows(clamped(X.rows - first_row)),
-          from(address(X, first_row + row, k, matrix)),
+          from(stored_address<ELEMENT>(X, first_row + row, k, matrix)),
           step(k_major ? row_step * X.row_stride : k_step * X.col_stride),
           next_tile(fallback_depth * X.col_stride)
     {}
@@ -608,12 +610,12 @@ template <int ROWS, int THREADS> struct GuardedLoader {
     __device__ __forceinline__ void load(float (&to)[count], int64_t left)
     {
         const int depth = clamped(left);
-        const float *here = from;
+        const Stored *here = from;
         UNROLL(count)
         for (int i = 0; i < count; ++i) {
             const bool inside = k_major ? row + i * row_step < rows && k < depth
                                         : row < rows && k + i * k_step < depth;
-            to[i] = inside ? *here : 0.0f;
+            to[i] = inside ? StoredElement<ELEMENT>::value(*here) : 0.0f;
             here += step;
             keep_address(here); // one address in registers, not all
         }
@@ -634,7 +636,7 @@ template <int ROWS, int THREADS> struct GuardedLoader {
 };
 
 /* Adds products in ascending k by fused multiply-adds, as the fp32 rungs do. */
-template <class T>
+template <class T, ElementType A_ELEMENT>
 KERNEL_BODY void recompute_whole(const Fp16Product &q, const FailedTile<T> &failed)
 {
     constexpr int threads = T::BM;
@@ -646,9 +648,9 @@ KERNEL_BODY void recompute_whole(const Fp16Product &q, const FailedTile<T> &fail
         return;
     }
     const int thread = threadIdx.x, row = thread / 8 * 4, col = thread % 8 * 4;
-    GuardedLoader<T::BM, threads> a_loader(q.p.A, failed.matrix, tile.row, thread);
-    GuardedLoader<fallback_cols, threads> b_loader(transposed(q.p.B), failed.matrix, tile.col,
-                                                   thread);
+    GuardedLoader<T::BM, threads, A_ELEMENT> a_loader(q.p.A, failed.matrix, tile.row, thread);
+    GuardedLoader<fallback_cols, threads, ELEMENT_FLOAT32> b_loader(
+        transposed(q.p.B), failed.matrix, tile.col, thread);
     float a_next[a_loader.count], b_next[b_loader.count], sum[8][8] = {};
     const int64_t K = q.p.A.cols;
     a_loader.load(a_next, K);
@@ -698,7 +700,8 @@ struct Recomputed {
 };
 
 /* In nearly all products, nothing failed. So a block looks at 32 work items at once. */
-template <class T> __global__ void __launch_bounds__(T::BM) recompute(const Recomputed r)
+template <class T, ElementType A_ELEMENT>
+__global__ void __launch_bounds__(T::BM) recompute(const Recomputed r)
 {
     const Fp16Product &q = r.product;
     griddep_wait();
@@ -712,9 +715,9 @@ template <class T> __global__ void __launch_bounds__(T::BM) recompute(const Reco
             const unsigned place = static_cast<unsigned>(lowest_bit(failing));
             const FailedTile<T> failed(q, first + place * r.blocks);
             if (q.failing[failed.in_batch] == falls_back) {
-                recompute_whole(q, failed);
+                recompute_whole<T, A_ELEMENT>(q, failed);
             } else {
-                recompute_listed<T, T::BM>(q, failed);
+                recompute_listed<T, T::BM, A_ELEMENT>(q, failed);
             }
         }
     }
@@ -742,7 +745,8 @@ inline Status too_many_work_items()
     return status_error(STATUS_OUT_OF_MEMORY, "no memory for a C of more than 2^31 tiles");
 }
 
-template <class T> Status launch_recompute(const Fp16Product &q, const Launch *where)
+template <class T, ElementType A_ELEMENT>
+Status launch_recompute(const Fp16Product &q, const Launch *where)
 {
     constexpr int resident = 6 * 64 / T::BM; // blocks of a multiprocessor
     int multiprocessors;
@@ -757,14 +761,14 @@ template <class T> Status launch_recompute(const Fp16Product &q, const Launch *w
     const int64_t blocks =
         work_items < resident * multiprocessors ? work_items : resident * multiprocessors;
     const Recomputed r = {q, static_cast<unsigned>(work_items), static_cast<unsigned>(blocks)};
-    return launch_blocks(recompute<T>, overlapping(spec_of_threads("recompute", T::BM)), blocks, r,
-                         where);
+    return launch_blocks(recompute<T, A_ELEMENT>, overlapping(spec_of_threads("recompute", T::BM)),
+                         blocks, r, where);
 }
 
 /* For a product, or a batch: splits the operands, B alone without `splits_a`; launches the product
  * by multiply(product, tiles of C, whether it overlaps); and recomputes what fails. Takes 4 bytes
  * of scratch memory for each element of the padded operands. */
-template <class T, class Multiply>
+template <class T, ElementType A_ELEMENT = ELEMENT_FLOAT32, class Multiply>
 Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply &multiply,
                       bool splits_a = true)
 {
@@ -811,7 +815,7 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
         status = multiply(q, tiles, !(a_is_split && b_is_split));
     }
     if (status.code == STATUS_OK && tiles > 0) {
-        status = launch_recompute<T>(q, where);
+        status = launch_recompute<T, A_ELEMENT>(q, where);
     }
     scratch_free(arrays.memory, where);
     return status;

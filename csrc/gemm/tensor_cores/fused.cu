@@ -12,22 +12,6 @@
 
 namespace {
 
-/* What one consumer warpgroup computes and checks, without waiting for the other. */
-template <int BN_> struct GroupTile {
-    static constexpr int BM = 64, BN = BN_;
-    static constexpr int WM = 16, WN = BN, MI = WM / 16, NI = WN / 8; // of a warp, and in products
-    static constexpr int warps_across = 1, threads = BM / WM * 32;
-
-    static __device__ __forceinline__ void synchronize()
-    {
-        if (threadIdx.x < threads) {
-            bar_sync<1>(threads);
-        } else {
-            bar_sync<2>(threads);
-        }
-    }
-};
-
 /* Two consumer warpgroups compute 64 x BN_ results each. A is K-major or MN_MAJOR. */
 template <int BN_, int STAGES, bool MN_MAJOR> struct FusedTile {
     typedef GroupTile<BN_> Group;

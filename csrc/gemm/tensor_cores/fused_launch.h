@@ -110,17 +110,7 @@ Status launch_fused(const Sgemm *problem, const Launch *where)
     if (!fused_transposes(problem)) {
         return launch_planned<Tiles>(problem, where);
     }
-    const Sgemm swapped = sgemm_transposed(problem);
-    Launch here = *where;
-    here.prepared[0] = where->prepared[1];
-    here.prepared[1] = where->prepared[0];
-    Addend addend;
-    if (where->addend) {
-        addend = *where->addend;
-        addend.matrix = transposed(addend.matrix);
-        here.addend = &addend;
-    }
-    return launch_planned<Tiles>(&swapped, &here);
+    return launch_swapped(problem, where, launch_planned<Tiles>);
 }
 
 } // namespace

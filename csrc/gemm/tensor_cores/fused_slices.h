@@ -44,6 +44,22 @@ struct Work {
     }
 };
 
+/* What one consumer warpgroup computes and checks, without waiting for the other. */
+template <int BN_> struct GroupTile {
+    static constexpr int BM = 64, BN = BN_;
+    static constexpr int WM = 16, WN = BN, MI = WM / 16, NI = WN / 8; // of a warp, and in products
+    static constexpr int warps_across = 1, threads = BM / WM * 32;
+
+    static __device__ __forceinline__ void synchronize()
+    {
+        if (threadIdx.x < threads) {
+            bar_sync<1>(threads);
+        } else {
+            bar_sync<2>(threads);
+        }
+    }
+};
+
 /* What the check of a tile keeps in shared memory. */
 template <class T> struct Checking {
     uint64_t failing[T::threads / 8]; // a byte for each thread
@@ -146,6 +162,24 @@ __global__ void __launch_bounds__(AddingTile::threads) add_slices(const FusedPro
 }
 
 constexpr KernelSpec adding_spec = spec_of_threads("add_slices", AddingTile::threads);
+
+/* Launches the transposed problem. */
+inline Status launch_swapped(const Sgemm *problem, const Launch *where, Launcher *launch)
+{
+    const Sgemm swapped = sgemm_transposed(problem);
+    Launch here = *where;
+    here.prepared[0] = where->prepared[1];
+    here.prepared[1] = where->prepared[0];
+    here.elements[0] = where->elements[1];
+    here.elements[1] = where->elements[0];
+    Addend addend;
+    if (where->addend) {
+        addend = *where->addend;
+        addend.matrix = transposed(addend.matrix);
+        here.addend = &addend;
+    }
+    return launch(&swapped, &here);
+}
 
 /* Takes memory for the sums of q->slices, in whole tiles. The caller gives it back. */
 template <class T>

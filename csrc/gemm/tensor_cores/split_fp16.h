@@ -127,17 +127,21 @@ __device__ __forceinline__ unsigned bits_of(float x)
 #endif
 }
 
-/* 2^exponent, for -126 to 127. */
-__device__ __forceinline__ float power_of_two(int exponent)
+__device__ __forceinline__ float float_of_bits(unsigned bits)
 {
-    const unsigned bits = static_cast<unsigned>(exponent + 127) << 23;
 #ifdef __CUDACC__
     return __uint_as_float(bits);
 #else
-    float power;
-    memcpy(&power, &bits, sizeof power);
-    return power;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
 #endif
+}
+
+/* 2^exponent, for -126 to 127. */
+__device__ __forceinline__ float power_of_two(int exponent)
+{
+    return float_of_bits(static_cast<unsigned>(exponent + 127) << 23);
 }
 
 /* x * 2^exponent, for -252 to 254. Rounds once if 2^-48 <= |x| < 2^128 or the result is normal. */

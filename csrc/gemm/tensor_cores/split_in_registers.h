@@ -73,8 +73,22 @@ __device__ __forceinline__ float larger(float largest, const Pair &x)
     return max_or_nan(max_or_nan(largest, fabsf(x.x)), fabsf(x.y));
 }
 
-/* Scales both rows so that the largest magnitude of a chunk is in [2^14, 2^15), and splits them.
- * Returns the inverse scales. A scale is at most 2^125, so that its inverse is normal. */
+/* The scale that takes a row's largest magnitude in a chunk to [2^14, 2^15), and its inverse.
+ * Threads pass the largest of their own elements. The scale is at most 2^125, so that its inverse
+ * is normal. */
+__device__ __forceinline__ float scale_of_chunk(float largest, RowOfA &row, float &inverse)
+{
+    largest = max_or_nan(largest, __shfl_xor_sync(0xffffffff, largest, 1));
+    largest = max_or_nan(largest, __shfl_xor_sync(0xffffffff, largest, 2));
+    const int field = static_cast<int>(bits_of(largest) >> 23);
+    const int exponent = (field > 16 ? field : 16) - 127;
+    inverse = power_of_two(exponent - 14);
+    row.inverse_scales += inverse;
+    row.largest = max_or_nan(row.largest, largest);
+    return power_of_two(14 - exponent);
+}
+
+/* Scales both rows, and splits them. Returns the inverse scales. */
 __device__ __forceinline__ void split_pairs(const PairsOfA &x, RowOfA (&rows)[2],
                                             float (&inverse)[2], unsigned (&hi)[depths][4],
                                             unsigned (&lo)[depths][4])
@@ -87,14 +101,7 @@ __device__ __forceinline__ void split_pairs(const PairsOfA &x, RowOfA (&rows)[2]
         for (int d = 0; d < depths; ++d) {
             largest = larger(larger(largest, x[d][r]), x[d][r + 2]);
         }
-        largest = max_or_nan(largest, __shfl_xor_sync(0xffffffff, largest, 1));
-        largest = max_or_nan(largest, __shfl_xor_sync(0xffffffff, largest, 2));
-        const int field = static_cast<int>(bits_of(largest) >> 23);
-        const int exponent = (field > 16 ? field : 16) - 127;
-        scale[r] = power_of_two(14 - exponent);
-        inverse[r] = power_of_two(exponent - 14);
-        rows[r].inverse_scales += inverse[r];
-        rows[r].largest = max_or_nan(rows[r].largest, largest);
+        scale[r] = scale_of_chunk(largest, rows[r], inverse[r]);
     }
     UNROLL(depths)
     for (int d = 0; d < depths; ++d) {
