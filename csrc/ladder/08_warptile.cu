@@ -9,28 +9,26 @@ constexpr int BM = 128, BN = 256, BK = 8, WM = 64, WN = 64, TM = 8, TN = 16, LDA
 constexpr int ROWS = WM / TM, COLS = WN / TN, THREADS = BM * BN / (TM * TN); // a warp: 8 x 4
 static_assert(BM * BK == 4 * THREADS && BK * BN == 8 * THREADS && ROWS * COLS == 32, "tile sizes");
 
-// Loads four neighbours. `count` elements of the row are left: zeros replace those beyond its end.
-__device__ float4 load4(const float *from, int count)
+// Loads four neighbours, with zeros for all but `count`. wide: each row is aligned float4 values.
+__device__ float4 load4(const float *from, int count, bool wide)
 {
-    return count >= 4 && (size_t)from % 16 == 0
-               ? *(const float4 *)from
-               : make_float4(count > 0 ? from[0] : 0.0f, count > 1 ? from[1] : 0.0f,
-                             count > 2 ? from[2] : 0.0f, count > 3 ? from[3] : 0.0f);
+    return wide ? (count > 0 ? *(const float4 *)from : float4{})
+                : make_float4(count > 0 ? from[0] : 0.0f, count > 1 ? from[1] : 0.0f,
+                              count > 2 ? from[2] : 0.0f, count > 3 ? from[3] : 0.0f);
 }
 
 // C = alpha * sum + beta * C for four neighbours, of which `count` are inside C.
-__device__ void store4(float *to, int count, float alpha, const float *sum, float beta)
+__device__ void store4(float *to, int count, bool wide, float alpha, const float *sum, float beta)
 {
-    const float4 c4 = load4(to, beta == 0.0f ? 0 : count);
+    const float4 c4 = load4(to, beta == 0.0f ? 0 : count, wide);
     float c[4] = {c4.x, c4.y, c4.z, c4.w};
-    const bool wide = count >= 4 && (size_t)to % 16 == 0;
     for (int i = 0; i < 4; ++i) {
         c[i] = beta == 0.0f ? alpha * sum[i] : fmaf(beta, c[i], alpha * sum[i]);
         if (!wide && i < count) {
             to[i] = c[i];
         }
     }
-    if (wide) {
+    if (wide && count > 0) {
         *(float4 *)to = make_float4(c[0], c[1], c[2], c[3]);
     }
 }
@@ -67,6 +65,7 @@ __global__ void __launch_bounds__(THREADS, 1) // 1 block at a time: up to 255 re
     const unsigned blocks_in_row = (N - 1) / BN + 1;
     const int row0 = blockIdx.x / blocks_in_row * BM, col0 = blockIdx.x % blocks_in_row * BN;
     const int rows = M - row0, cols = N - col0; // of C, from the block's first element on:
+    const bool wide = N % 4 == 0 && K % 4 == 0 && ((size_t)A | (size_t)B | (size_t)C) % 16 == 0;
     C += (size_t)row0 * N + col0;
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
     const int a_row = thread / (BK / 4), a_k = thread % (BK / 4) * 4;
@@ -77,9 +76,9 @@ __global__ void __launch_bounds__(THREADS, 1) // 1 block at a time: up to 255 re
     const int tx = warp % (BN / WN) * WN + lane % COLS * 4;
     float4 a4, b4[2];
     const auto load = [&](int left) { // of the next tiles, from global memory
-        a4 = load4(a_from, a_row < rows ? left - a_k : 0);
-        b4[0] = load4(b_from, b_k < left ? cols - b_col : 0);
-        b4[1] = load4(b_from + (size_t)4 * N, b_k + 4 < left ? cols - b_col : 0);
+        a4 = load4(a_from, a_row < rows ? left - a_k : 0, wide);
+        b4[0] = load4(b_from, b_k < left ? cols - b_col : 0, wide);
+        b4[1] = load4(b_from + (size_t)4 * N, b_k + 4 < left ? cols - b_col : 0, wide);
         a_from += BK, b_from += (size_t)BK * N;
     };
     const auto store = [&](int buffer) {
@@ -114,7 +113,8 @@ __global__ void __launch_bounds__(THREADS, 1) // 1 block at a time: up to 255 re
     for (int i = 0; i < TM; ++i) {
         for (int j = 0; j < TN; j += 4) {
             const int row = ty + i / 4 * 4 * ROWS + i % 4, col = tx + j * COLS;
-            store4(C + (size_t)row * N + col, row < rows ? cols - col : 0, alpha, &sum[i][j], beta);
+            const int count = row < rows ? cols - col : 0;
+            store4(C + (size_t)row * N + col, count, wide, alpha, &sum[i][j], beta);
         }
     }
 }
