@@ -1,4 +1,7 @@
-"""DTensor and FSDP on two processes, with gloo and CPU tensors: the results of one process."""
+"""DTensor and FSDP on two processes: the results of one process.
+
+With gloo and CPU tensors, and with NCCL on two GPUs.
+"""
 
 import os
 import subprocess
@@ -24,17 +27,23 @@ from torch.distributed.tensor.parallel import (
     ColwiseParallel, RowwiseParallel, parallelize_module,
 )
 
+rank, kind = int(sys.argv[1]), sys.argv[3]
+device = torch.device(kind, rank if kind == "cuda" else None)
+torch.set_default_device(device)
+if kind == "cuda":
+    torch.cuda.set_device(device)
 try:
     distributed.init_process_group(
-        "gloo", init_method="file://" + sys.argv[2], rank=int(sys.argv[1]), world_size=2
+        {"cpu": "gloo", "cuda": "nccl"}[kind], init_method="file://" + sys.argv[2], rank=rank,
+        world_size=2,
     )
     distributed.barrier()
 except RuntimeError as error:
     print(error, flush=True)
     os._exit(77)  # no connection between processes of this machine
-mesh = init_device_mesh("cpu", (2,))
+mesh = init_device_mesh(kind, (2,))
 ops = torch.ops.sgemm_kernels
-generator = torch.Generator().manual_seed(60)
+generator = torch.Generator(device).manual_seed(60)
 
 def random(*shape):
     return torch.rand(shape, generator=generator) * 2 - 1
@@ -97,7 +106,7 @@ tensor_parallel = parallelize_module(
 )
 sharded = copy.deepcopy(model)
 fully_shard(sharded, mesh=mesh)
-ours.dispatch_override("CPU", "auto", 0.0)
+ours.enable() if kind == "cuda" else ours.dispatch_override("CPU", "auto", 0.0)
 for parallel in (tensor_parallel, sharded):
     ours.stats(reset=True)
     y = parallel(x)
@@ -118,12 +127,15 @@ os._exit(0)
 """
 
 
-def test_two_processes_compute_the_results_of_one(tmp_path):
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_two_processes_compute_the_results_of_one(kind, tmp_path):
+    if kind == "cuda" and torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
     command = [sys.executable, "-c", ON_EACH_RANK]
     environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
     ranks = [
         subprocess.Popen(
-            [*command, str(rank), str(tmp_path / "rendezvous")],
+            [*command, str(rank), str(tmp_path / "rendezvous"), kind],
             cwd=Path(__file__).parents[1],
             env=environment,
             stdout=subprocess.PIPE,
@@ -139,5 +151,5 @@ def test_two_processes_compute_the_results_of_one(tmp_path):
             rank.kill()
     ends = [rank.returncode for rank in ranks]
     if 77 in ends:
-        pytest.skip(f"gloo cannot connect two processes: {printed[ends.index(77)]}")
+        pytest.skip(f"no connection between two processes: {printed[ends.index(77)]}")
     assert ends == [0, 0], "\n".join(printed)
