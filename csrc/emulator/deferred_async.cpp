@@ -132,10 +132,9 @@ template <class Which> void land_those(std::vector<Copy> *copies, const Which &w
 void *deferred_async_view(const void *shared, int line)
 {
     const char *const byte = static_cast<const char *>(shared);
-    for (Dynamic &dynamic : dynamic_of_block) { /* TMA writes to all blocks of a cluster */
-        if (byte >= dynamic.first && byte < dynamic.first + dynamic.view.size()) {
-            return &dynamic.view[static_cast<size_t>(byte - dynamic.first)];
-        }
+    Dynamic &dynamic = dynamic_of_block[grid_cluster_rank()];
+    if (byte >= dynamic.first && byte < dynamic.first + dynamic.view.size()) {
+        return &dynamic.view[static_cast<size_t>(byte - dynamic.first)];
     }
     if (byte >= __start_sgemm_shared && byte < __stop_sgemm_shared) {
         return &static_view[static_cast<size_t>(byte - __start_sgemm_shared)];

@@ -218,8 +218,8 @@ bool passes(Random &random, const Kind &kind, ElementType element, bool large)
     const Sgemm problem = {A.X, B.X, {C, M, N, pitch, 1}, alpha, beta};
     constexpr int tiles = sizeof launch_tiles_of / sizeof *launch_tiles_of;
     Way way = {static_cast<int>(random() % (tiles + 1)) - 1, 1};
-    way.slices = way.tile < 0 ? chosen_slices(problem)
-                              : 1 + static_cast<int>(random() % direct_most_slices(way.tile));
+    way.slices =
+        way.tile < 0 ? chosen_slices(problem) : 1 + static_cast<int>(random() % DIRECT_MOST_SLICES);
     launch(way, problem, element);
     const int step = large ? 7 : 1; // of the results that are compared
     for (int i = 0; i < M * pitch; i += step) {

@@ -164,24 +164,6 @@ static __device__ __forceinline__ void mbarrier_arrive(Mbarrier *barrier,
 #endif
 }
 
-/* Arrives, as one thread, at the barrier in the same place of another block of the cluster. */
-static __device__ __forceinline__ void mbarrier_arrive_in_block(Mbarrier *barrier, int rank,
-                                                                int line = __builtin_LINE())
-{
-#ifdef SGEMM_SM90
-    asm volatile("{\n"
-                 ".reg .b32 there;\n"
-                 "mapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n"
-                 "}" ::"r"(smem_address(barrier)),
-                 "r"(rank)
-                 : "memory");
-#elif !defined(__CUDACC__)
-    grid_mbarrier_arrive(
-        static_cast<Mbarrier *>(const_cast<void *>(grid_cluster_shared(barrier, rank))), line);
-#endif
-}
-
 /* Arrives, and adds `bytes` to the bytes that the phase expects from TMA. */
 static __device__ __forceinline__ void mbarrier_arrive_expect_tx(Mbarrier *barrier, int bytes,
                                                                  int line = __builtin_LINE())
@@ -377,29 +359,6 @@ static __device__ __forceinline__ void tma_load_2d(void *to, const TensorMap &ma
                  : "memory");
 #elif !defined(__CUDACC__)
     grid_copy_tile(to, &map, barrier, inner, outer, line);
-#endif
-}
-
-/* The same, to the same place in each of the first `blocks` blocks of the cluster. Their barriers
- * in the same place count the bytes. */
-static __device__ __forceinline__ void tma_load_2d_in_blocks(int blocks, void *to,
-                                                             const TensorMap &map, int inner,
-                                                             int outer, Mbarrier *barrier,
-                                                             int line = __builtin_LINE())
-{
-#ifdef SGEMM_SM90
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(smem_address(to)),
-                 "l"(&map), "r"(inner), "r"(outer), "r"(smem_address(barrier)),
-                 "h"(static_cast<unsigned short>((1 << blocks) - 1))
-                 : "memory");
-#elif !defined(__CUDACC__)
-    for (int rank = 0; rank < blocks; ++rank) {
-        grid_copy_tile(
-            const_cast<void *>(grid_cluster_shared(to, rank)), &map,
-            static_cast<Mbarrier *>(const_cast<void *>(grid_cluster_shared(barrier, rank))), inner,
-            outer, line);
-    }
 #endif
 }
 

@@ -2,7 +2,6 @@
 #ifndef SGEMM_DIRECT_PLAN_H
 #define SGEMM_DIRECT_PLAN_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "../../base/sgemm.h"
@@ -15,49 +14,31 @@ typedef struct {
 } DirectPlan;
 
 enum {
-    DIRECT_CLUSTER_THREADS = 1024, /* at most, so that the CPU device can run it */
-    DIRECT_SHORTEST_SLICE = 512    /* steps of K */
+    DIRECT_MOST_SLICES = 2,     /* more take longer to be launched and added */
+    DIRECT_SHORTEST_SLICE = 512 /* steps of K */
 };
-
-/* How many clusters run at once: the blocks of one are in a group of 16 or more multiprocessors. */
-static inline int64_t clusters_at_once(int multiprocessors, int blocks)
-{
-    const int group = multiprocessors < 16 ? multiprocessors : 16;
-    return blocks == 1 ? multiprocessors : (int64_t)(multiprocessors / group) * (group / blocks);
-}
-
-#define TILE(NAME, ROWS, COLS, STAGES, PAIR, STAGE) {ROWS, COLS, PAIR, STAGE},
-static const struct {
-    int rows, cols;
-    bool pair;
-    double stage; /* cycles of 64 steps of K */
-} direct_tiles[] = {DIRECT_TILES(TILE)};
-#undef TILE
-
-static inline int direct_most_slices(int tile)
-{
-    const int threads = 2 * direct_tiles[tile].rows + 128; /* of a block: direct.cu */
-    return direct_tiles[tile].pair ? 1 : DIRECT_CLUSTER_THREADS / threads;
-}
 
 static inline DirectPlan plan_direct(const Sgemm *p, int multiprocessors)
 {
+#define TILE(NAME, ROWS, COLS, STAGES, RESIDENT, STAGE) {ROWS, COLS, STAGE},
+    static const struct {
+        int rows, cols;
+        double stage;
+    } tiles[] = {DIRECT_TILES(TILE)};
+#undef TILE
     DirectPlan best = {0, 1, 0};
-    for (size_t i = 0; i < sizeof direct_tiles / sizeof *direct_tiles; ++i) {
-        const int in_cluster = direct_tiles[i].pair ? 2 : 1;
-        const int64_t works = ceil_div(p->C.rows, direct_tiles[i].rows * in_cluster) *
-                              ceil_div(p->C.cols, direct_tiles[i].cols);
-        const int most_slices = direct_most_slices((int)i);
-        for (int slices = 1; slices <= most_slices; ++slices) {
-            const int64_t at_once = clusters_at_once(multiprocessors, in_cluster * slices);
-            if (at_once < 1 ||
-                (slices > 1 && p->A.cols < (int64_t)slices * DIRECT_SHORTEST_SLICE)) {
+    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; ++i) {
+        const int64_t works =
+            ceil_div(p->C.rows, tiles[i].rows) * ceil_div(p->C.cols, tiles[i].cols);
+        for (int slices = 1; slices <= DIRECT_MOST_SLICES; ++slices) {
+            if (slices > 1 &&
+                (multiprocessors < slices || p->A.cols < (int64_t)slices * DIRECT_SHORTEST_SLICE)) {
                 break;
             }
             const double stages = (double)ceil_div(p->A.cols, (int64_t)slices * 64);
-            const double cycles =
-                (double)ceil_div(works, at_once) * (direct_work + direct_tiles[i].stage * stages) +
-                (slices > 1 ? direct_adding : 0);
+            const double of_work =
+                direct_work + tiles[i].stage * stages + (slices > 1 ? direct_adding : 0);
+            const double cycles = (double)ceil_div(works, multiprocessors / slices) * of_work;
             if (best.cycles == 0 || cycles < best.cycles) {
                 best.tile = (int)i;
                 best.slices = slices;

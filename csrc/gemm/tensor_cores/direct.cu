@@ -2,8 +2,8 @@
 //           no fp16 pairs: wgmma reads both from shared memory as TMA loads them. Only the sums of
 //           tensor cores lose digits, so they are added to sums in float32 every 128 of K.
 // block     128 x 192, 128 x 128 or 64 x 128 results by one or two consumer warpgroups, and a
-//           producer warpgroup; tiles 64 deep, in five to nine stages. A block computes one tile of
-//           C after the other, or a slice of K, which a cluster adds.
+//           producer warpgroup; tiles 64 deep, in four to six stages. A block computes one tile of
+//           C after the other, or half of K, which a cluster of two adds.
 // traffic   3.3 / 128 bytes from the L2 cache per multiply-add for 128 x 192, and from shared
 //           memory 8 KiB per 96 clocks of a warpgroup.
 // bound by  tensor cores, and nearly as much by shared memory; few rows: memory.
@@ -18,13 +18,15 @@ namespace {
 constexpr int stage_depth = 64; // steps of K in a stage: 128 bytes
 constexpr int chunk_stages = 2; // whose sum is added to the sums in float32
 
-/* GROUPS consumer warpgroups compute 64 x BN_ results each. Two tiles, one below the other, are a
- * PAIR: the blocks of a cluster load half of B's columns each, for both. */
-template <int BN_, int GROUPS, int STAGES, bool PAIR = false> struct DirectTile {
+/* GROUPS consumer warpgroups compute 64 x BN_ results each. RESIDENT blocks share a
+ * multiprocessor. */
+template <int BN_, int GROUPS, int STAGES, int RESIDENT> struct DirectTile {
     static constexpr int groups = GROUPS, BM = groups * 64, BN = BN_, BK = stage_depth;
     static constexpr int NI = BN / 8, stages = STAGES;
     static constexpr int threads = groups * 128, block_threads = threads + 128;
-    static constexpr int tiles = PAIR ? 2 : 1; // of a cluster
+    static constexpr int resident = RESIDENT;
+    static constexpr int producer_registers = resident == 1 ? 24 : 40;
+    static constexpr int consumer_registers = resident == 1 ? 240 : 216;
 
     struct Stages {
         uint16_t As[stages][BM * BK];
@@ -50,14 +52,14 @@ template <int BN_, int GROUPS, int STAGES, bool PAIR = false> struct DirectTile 
                 .thread_tile = {2, 2},
                 .threads = {block_threads, 1},
                 .dynamic_bytes = sizeof(Shared),
-                .cluster = tiles * slices};
+                .cluster = slices};
     }
 };
 
 struct DirectProduct {
     Sgemm p;
     TensorMap a, b;
-    unsigned works, clusters; // a cluster does every clusters-th work: its tiles, or one in slices
+    unsigned works, clusters; // a cluster computes every clusters-th tile
     int stages;               // of K; the last may end in zeros, which TMA writes beyond K
     int slices;               // of K, each by a block of a cluster
 };
@@ -68,15 +70,9 @@ template <class T> struct DirectWork {
     int begin, end;
 
     __device__ __forceinline__ DirectWork(const DirectProduct &q, unsigned number)
-        : tile(tile_in_bands(q.p.C, T::tiles * T::BM, T::BN, number)), begin(0), end(q.stages)
-    {
-        if constexpr (T::tiles > 1) {
-            tile.row += blockIdx.x % T::tiles * T::BM;
-        } else {
-            begin = boundary(q, slice(q));
-            end = boundary(q, slice(q) + 1);
-        }
-    }
+        : tile(tile_in_bands(q.p.C, T::BM, T::BN, number)), begin(boundary(q, slice(q))),
+          end(boundary(q, slice(q) + 1))
+    {}
     static __device__ __forceinline__ int slice(const DirectProduct &q)
     {
         return static_cast<int>(blockIdx.x % static_cast<unsigned>(q.slices));
@@ -90,34 +86,24 @@ template <class T> struct DirectWork {
     }
     static __device__ __forceinline__ unsigned first(const DirectProduct &q)
     {
-        return blockIdx.x / static_cast<unsigned>(T::tiles * q.slices);
+        return blockIdx.x / static_cast<unsigned>(q.slices);
     }
 };
 
 /* ------------------------------------------------------------------ the producer */
 
-/* Loads 64 steps of K of LINES rows of A or columns of B, or one of PARTS parts, to all blocks of
- * the cluster: a part of the lines, or of the steps if the operand is MN-major. */
-template <int LINES, bool MN_MAJOR, int PARTS>
+/* Loads 64 steps of K of LINES rows of A or columns of B. */
+template <int LINES, bool MN_MAJOR>
 __device__ __forceinline__ void load_operand(uint16_t *to, const TensorMap &map, int k, int line,
                                              Mbarrier *full)
 {
-    const int rank = static_cast<int>(blockIdx.x) % PARTS;
-    constexpr int depth = mn_tile_depth / PARTS, lines = LINES / PARTS;
-    const auto load = [&](uint16_t *part, int inner, int outer) {
-        if constexpr (PARTS == 1) {
-            tma_load_2d(part, map, inner, outer, full);
-        } else {
-            tma_load_2d_in_blocks(PARTS, part, map, inner, outer, full);
-        }
-    };
     if constexpr (MN_MAJOR) {
         UNROLL(LINES / mn_tile)
         for (int i = 0; i < LINES; i += mn_tile) {
-            load(to + i * stage_depth + rank * depth * mn_tile, line + i, k + rank * depth);
+            tma_load_2d(to + i * stage_depth, map, line + i, k, full);
         }
     } else {
-        load(to + rank * lines * stage_depth, k, line + rank * lines);
+        tma_load_2d(to, map, k, line, full);
     }
 }
 
@@ -135,12 +121,10 @@ KERNEL_BODY void load_stages(const DirectProduct &q, typename T::Shared &shared)
             Mbarrier *const full = shared.full + to.index;
             mbarrier_wait(shared.empty + to.index, to.parity ^ 1);
             mbarrier_arrive_expect_tx(full, sizeof shared.As[0] + sizeof shared.Bs[0]);
-            load_operand<T::BM, Layouts::a_mn_major, 1>(shared.As[to.index], q.a,
-                                                        stage * stage_depth,
-                                                        static_cast<int>(work.tile.row), full);
-            load_operand<T::BN, Layouts::b_mn_major, T::tiles>(
-                shared.Bs[to.index], q.b, stage * stage_depth, static_cast<int>(work.tile.col),
-                full);
+            load_operand<T::BM, Layouts::a_mn_major>(shared.As[to.index], q.a, stage * stage_depth,
+                                                     static_cast<int>(work.tile.row), full);
+            load_operand<T::BN, Layouts::b_mn_major>(shared.Bs[to.index], q.b, stage * stage_depth,
+                                                     static_cast<int>(work.tile.col), full);
             to.advance();
         }
     }
@@ -167,16 +151,11 @@ __device__ __forceinline__ void begin_stage(typename T::Shared &shared,
     wgmma_commit();
 }
 
-/* This warp has read the stage, which all blocks of the cluster may write. */
+/* This warp has read the stage. */
 template <class T> __device__ __forceinline__ void release(typename T::Shared &shared, int stage)
 {
-    const int lane = threadIdx.x % 32;
-    if constexpr (T::tiles == 1) {
-        if (lane == 0) {
-            mbarrier_arrive(shared.empty + stage);
-        }
-    } else if (lane < T::tiles) {
-        mbarrier_arrive_in_block(shared.empty + stage, lane);
+    if (threadIdx.x % 32 == 0) {
+        mbarrier_arrive(shared.empty + stage);
     }
 }
 
@@ -333,7 +312,7 @@ KERNEL_BODY void multiply_stages(const DirectProduct &q, typename T::Shared &sha
         const DirectWork<T> work(q, number);
         float sum[T::NI][4] = {};
         multiply_work<T, Layouts>(work, shared, at, turns, sum);
-        if (T::tiles == 1 && q.slices > 1) {
+        if (q.slices > 1) {
             store_slice<T>(shared, sum);
         } else {
             store_tile<T>(q.p, work.tile, sum);
@@ -342,15 +321,14 @@ KERNEL_BODY void multiply_stages(const DirectProduct &q, typename T::Shared &sha
 }
 
 template <class T, class Layouts>
-__global__ void __launch_bounds__(T::block_threads, 1)
+__global__ void __launch_bounds__(T::block_threads, T::resident)
     direct(const __grid_constant__ DirectProduct q)
 {
     typename T::Shared &shared = dynamic_shared<typename T::Shared>();
-    const bool in_cluster = T::tiles > 1 || q.slices > 1;
     if (threadIdx.x == 0) {
         for (int i = 0; i < T::stages; ++i) {
             mbarrier_init(shared.full + i, 1);
-            mbarrier_init(shared.empty + i, T::tiles * T::threads / 32);
+            mbarrier_init(shared.empty + i, T::threads / 32);
             for (int group = 0; group < T::groups; ++group) {
                 mbarrier_init(shared.half[group] + i, 4);
             }
@@ -358,35 +336,24 @@ __global__ void __launch_bounds__(T::block_threads, 1)
         fence_proxy_async();
     }
     __syncthreads();
-    if (T::tiles > 1) {
-        cluster_barrier(); // TMA writes to all blocks
-    }
     if (threadIdx.x < T::threads) {
-        if constexpr (T::groups > 1) {
-            setmaxnreg_inc<T::groups == 2 ? 240 : 160>();
-        }
+        setmaxnreg_inc<T::consumer_registers>();
         multiply_stages<T, Layouts>(q, shared);
-        __syncwarp();
-        if (in_cluster) {
-            cluster_barrier(); // all sums are stored; no block loads for others, or releases stages
-        }
-        if (T::tiles == 1 && q.slices > 1) {
+        if (q.slices > 1) {
+            __syncwarp();
+            cluster_barrier(); // all slices are in shared memory
             add_slices<T>(q, shared);
             __syncwarp();
             cluster_barrier_after_reads();
         }
     } else {
-        if constexpr (T::groups > 1) {
-            setmaxnreg_dec<T::groups == 2 ? 24 : 32>();
-        }
+        setmaxnreg_dec<T::producer_registers>();
         if (threadIdx.x == T::threads) {
             load_stages<T, Layouts>(q, shared);
         }
         __syncwarp();
-        if (in_cluster) {
+        if (q.slices > 1) {
             cluster_barrier();
-        }
-        if (T::tiles == 1 && q.slices > 1) {
             cluster_barrier_after_reads();
         }
     }
@@ -401,7 +368,7 @@ struct Loadable {
     TiledMatrix tiled;
 };
 
-Loadable loadable(const Matrix &X, int lines, int parts)
+Loadable loadable(const Matrix &X, int lines)
 {
     const bool mn_major = !tma_can_load_16bit(&X);
     const Matrix rows = mn_major ? transposed(X) : X;
@@ -409,7 +376,7 @@ Loadable loadable(const Matrix &X, int lines, int parts)
     return {mn_major,
             {rows.data, static_cast<uint64_t>(rows.cols), static_cast<uint64_t>(rows.rows),
              static_cast<uint64_t>(pitch) * sizeof(uint16_t), sizeof(uint16_t), stage_depth,
-             mn_major ? mn_tile_depth / parts : lines / parts, true}};
+             mn_major ? mn_tile_depth : lines, true}};
 }
 
 template <class T, ElementType ELEMENT>
@@ -426,14 +393,14 @@ template <class T>
 Status launch_direct_tile(const Sgemm *problem, const Launch *where, int slices,
                           int multiprocessors)
 {
-    const int64_t works = tiles_of(problem->C, T::tiles * T::BM, T::BN);
+    const int64_t works = tiles_of(problem->C, T::BM, T::BN);
     if (works > INT32_MAX) {
         return status_error(STATUS_OUT_OF_MEMORY, "no memory for a C of more than 2^31 tiles");
     }
-    const Loadable a = loadable(problem->A, T::BM, 1);
-    const Loadable b = loadable(transposed(problem->B), T::BN, T::tiles);
+    const Loadable a = loadable(problem->A, T::BM);
+    const Loadable b = loadable(transposed(problem->B), T::BN);
     DirectProduct q = {*problem, {}, {}, static_cast<unsigned>(works), 0, 0, slices};
-    const int resident = multiprocessors < T::tiles ? 1 : multiprocessors / T::tiles;
+    const int resident = multiprocessors * T::resident;
     q.clusters = slices > 1 || works < resident ? q.works : static_cast<unsigned>(resident);
     q.stages = static_cast<int>(ceil_div(problem->A.cols, stage_depth));
     Status status = status_ok();
@@ -446,14 +413,14 @@ Status launch_direct_tile(const Sgemm *problem, const Launch *where, int slices,
     const auto kernel = where->elements[0] == ELEMENT_BFLOAT16
                             ? direct_kernel<T, ELEMENT_BFLOAT16>(a.mn_major, b.mn_major)
                             : direct_kernel<T, ELEMENT_FLOAT16>(a.mn_major, b.mn_major);
-    const int64_t blocks = int64_t{q.clusters} * T::tiles * slices;
+    const int64_t blocks = int64_t{q.clusters} * slices;
     return status.code == STATUS_OK ? launch_blocks(kernel, T::spec(slices), blocks, q, where)
                                     : status;
 }
 
-#define TILE(NAME, ROWS, COLS, STAGES, PAIR, ...)                                                  \
-    launch_direct_tile<DirectTile<COLS, ROWS / 64, STAGES, PAIR>>,
-constexpr decltype(&launch_direct_tile<DirectTile<128, 2, 6>>) launch_tiles_of[] = {
+#define TILE(NAME, ROWS, COLS, STAGES, RESIDENT, ...)                                              \
+    launch_direct_tile<DirectTile<COLS, ROWS / 64, STAGES, RESIDENT>>,
+constexpr decltype(&launch_direct_tile<DirectTile<128, 2, 6, 1>>) launch_tiles_of[] = {
     DIRECT_TILES(TILE)};
 #undef TILE
 
@@ -527,4 +494,4 @@ LAUNCHER(direct)
 }
 
 ARCHITECTURE_SPECIFIC_VARIANT(direct, "two 16-bit operands, read by tensor cores as they are",
-                              nullptr, (DirectTile<128, 2, 6>::spec()), {9, 0});
+                              nullptr, (DirectTile<128, 2, 6, 1>::spec()), {9, 0});
