@@ -8,7 +8,9 @@ from typing import Any
 _OPERATORS = (
     "import sgemm_kernels.torch, and call torch.ops.sgemm_kernels.mm, addmm, bmm or baddbmm"
 )
-_ONLY_FLOAT32 = "but run() takes only float32 and never converts silently"
+_NEVER_CONVERTS = "but run() takes {types} and never converts silently"
+_FACTORS = ("A", "B")
+"""The arguments that may have elements of 16 bits."""
 
 
 def count_write(out: Any) -> None:
@@ -35,7 +37,12 @@ def refuse(name: str, tensor: Any) -> None:
             f"{name}, of type {type(tensor).__name__} on device {tensor.device}, has no values: "
             f"pass a tensor that has some, or {_OPERATORS}"
         )
-    found = [fault for fault in _FAULTS if fault[0](torch, tensor)]
+    found = [
+        fault
+        for fault in _FAULTS
+        if fault[0](torch, tensor)
+        and not (fault is _OTHER_DTYPE and _is_16bit(torch, name, tensor))
+    ]
     if not found:
         _refuse_memory(name, tensor)
         return
@@ -45,7 +52,13 @@ def refuse(name: str, tensor: Any) -> None:
         advice = step.format(advice)
     in_place = all(step in _VIEWS for *_, step in found)
     way = f"pass {advice}" if name != "out" or in_place else "omit out"
-    raise error(f"{name} {text.format(dtype=tensor.dtype, type=type(tensor).__name__)}: {way}")
+    types = "float32, float16 and bfloat16," if name in _FACTORS else "only float32"
+    reason = text.format(dtype=tensor.dtype, type=type(tensor).__name__, types=types)
+    raise error(f"{name} {reason}: {way}")
+
+
+def _is_16bit(torch: Any, name: str, tensor: Any) -> bool:
+    return name in _FACTORS and tensor.dtype in (torch.float16, torch.bfloat16)
 
 
 def _refuse_memory(name: str, tensor: Any) -> None:
@@ -79,6 +92,13 @@ _PRIMAL = "torch.autograd.forward_ad.unpack_dual({}).primal"
 _VIEWS = (_DETACH, _PRIMAL)
 """The steps that give the same memory."""
 
+_OTHER_DTYPE = (
+    lambda torch, x: not x.is_quantized and x.dtype not in (torch.float32, torch.complex64),
+    TypeError,
+    f"has dtype {{dtype}}, {_NEVER_CONVERTS}",
+    "{}.float()",
+)
+
 # What may be wrong, in the order in which a tensor is made usable: the test, the error, how the
 # message goes on after the name, and the step that mends it.
 _FAULTS: tuple[tuple[Callable[[Any, Any], bool], type[Exception], str, str], ...] = (
@@ -97,7 +117,7 @@ _FAULTS: tuple[tuple[Callable[[Any, Any], bool], type[Exception], str, str], ...
     (
         lambda torch, x: x.is_quantized,
         TypeError,
-        f"is quantized, {_ONLY_FLOAT32}",
+        f"is quantized, {_NEVER_CONVERTS}",
         "{}.dequantize()",
     ),
     (
@@ -115,15 +135,10 @@ _FAULTS: tuple[tuple[Callable[[Any, Any], bool], type[Exception], str, str], ...
     (
         lambda torch, x: x.dtype.is_complex,
         TypeError,
-        f"has dtype {{dtype}}, {_ONLY_FLOAT32}",
+        f"has dtype {{dtype}}, {_NEVER_CONVERTS}",
         "{}.real",
     ),
-    (
-        lambda torch, x: not x.is_quantized and x.dtype not in (torch.float32, torch.complex64),
-        TypeError,
-        f"has dtype {{dtype}}, {_ONLY_FLOAT32}",
-        "{}.float()",
-    ),
+    _OTHER_DTYPE,
     (
         lambda torch, x: x.requires_grad,
         ValueError,

@@ -16,6 +16,11 @@
 /* The type of an operand's elements. */
 typedef enum { ELEMENT_FLOAT32, ELEMENT_FLOAT16, ELEMENT_BFLOAT16 } ElementType;
 
+static inline int64_t element_bytes(ElementType type)
+{
+    return type == ELEMENT_FLOAT32 ? 4 : 2;
+}
+
 /* A matrix in memory, or the first of a batch. ElementType (i, j) of matrix n is
  * data[n * batch_stride + i * row_stride + j * col_stride]; strides are in elements and may be
  * negative or zero. The memory belongs to somebody else. */
@@ -38,10 +43,16 @@ static inline int64_t leading_dimension(int64_t length)
     return length < 4 ? length : (length + 3) / 4 * 4;
 }
 
-/* The same for a batch, whose copy has no gaps: one copy of memory moves it. */
-static inline int64_t leading_dimension_in(int64_t count, int64_t length)
+/* The same for elements of 16 bits: rows begin on 16-byte boundaries, for TMA. */
+static inline int64_t leading_dimension_of(ElementType type, int64_t length)
 {
-    return count > 1 ? length : leading_dimension(length);
+    return type == ELEMENT_FLOAT32 ? leading_dimension(length) : (length + 7) / 8 * 8;
+}
+
+/* The same for a batch, whose copy has no gaps: one copy of memory moves it. */
+static inline int64_t leading_dimension_in(ElementType type, int64_t count, int64_t length)
+{
+    return count > 1 ? length : leading_dimension_of(type, length);
 }
 
 /* The arguments of a kernel. A (M, K) and B (K, N) are only read. Each is row-major or
@@ -82,6 +93,21 @@ static inline Sgemm sgemm_transposed(const Sgemm *p)
     other.B = matrix_transposed(&p->A);
     other.C = matrix_transposed(&p->C);
     return other;
+}
+
+/* The address of an element of a matrix whose elements have this type (Launch::elements). */
+static inline float *address_of_element(const Matrix *first, int64_t number, ElementType type)
+{
+    return (float *)((char *)first->data + number * element_bytes(type));
+}
+
+/* matrix_in_batch for such a matrix. */
+static inline Matrix typed_in_batch(const Matrix *first, int64_t number, ElementType type)
+{
+    Matrix matrix = *first;
+    matrix.data =
+        matrix.data ? address_of_element(first, number * first->batch_stride, type) : matrix.data;
+    return matrix;
 }
 
 /* `count` products of a batch, from number `first` on. */

@@ -25,7 +25,9 @@ Status variant_launch(const Variant *variant, DeviceKind kind, const Sgemm *prob
             return status_error(STATUS_INTERRUPTED, "interrupted");
         }
         const int64_t left = problem->count - *launched, count = left < most ? left : most;
-        const Sgemm part = part_of_batch(problem, *launched, count);
+        Sgemm part = part_of_batch(problem, *launched, count);
+        part.A = typed_in_batch(&problem->A, *launched, where->elements[0]);
+        part.B = typed_in_batch(&problem->B, *launched, where->elements[1]);
         Addend addend;
         const Launch of_part = addend_part(where, *launched, &addend);
         const Status status = variant->launch[kind](&part, &of_part);

@@ -67,6 +67,9 @@ typedef struct {
      * if the kind of device has no compute capability. */
     void (*compute_capability)(int index, int capability[2]);
 
+    /* Whether `auto` on the device multiplies operands of 16 bits by variant_direct. Cheap. */
+    bool (*runs_direct)(int index);
+
     /* Describes a device, 0 <= index < count. */
     Status (*describe)(int index, DeviceInfo *info);
 

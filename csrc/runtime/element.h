@@ -1,4 +1,4 @@
-/* The elements of an operand: float32, or 16 bits. */
+/* Floats of the same value as elements of 16 bits. */
 #ifndef SGEMM_ELEMENT_H
 #define SGEMM_ELEMENT_H
 
@@ -12,11 +12,6 @@
 #else
 #define HOST_AND_DEVICE
 #endif
-
-HOST_AND_DEVICE static inline int64_t element_bytes(ElementType type)
-{
-    return type == ELEMENT_FLOAT32 ? 4 : 2;
-}
 
 /* The float32 of the same value. No operation here has a subnormal operand or result, so that a
  * thread that flushes those to zero gets the same. */

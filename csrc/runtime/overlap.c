@@ -2,8 +2,6 @@
 
 #include <stdlib.h>
 
-#include "element.h"
-
 enum { MOST_STEPS = VIEW_AXES };
 enum { MOST_TRIED = 100000 }; /* sums, before the answer is OVERLAP_UNKNOWN: milliseconds */
 static const int64_t furthest = INT64_C(1)

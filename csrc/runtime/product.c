@@ -4,6 +4,7 @@
 
 #include "batch.h"
 #include "batch_pieces.h"
+#include "catalog.h"
 #include "multi_gpu.h"
 #include "workers.h"
 
@@ -87,6 +88,31 @@ static Status multiply_in_separate_buffer(const Product *product, const Batch *b
     }
     free(result);
     return status;
+}
+
+/* Whether `direct` multiplies the operands sooner than `auto` multiplies float32 copies of them. The
+ * products of a batch that are smaller than the device share launches only in float32. */
+static bool suits_direct(const Product *product)
+{
+    const int64_t most = INT32_MAX - 256; /* so that the corners of all tiles are ints */
+    const int64_t rows = product->out.rows, cols = product->out.cols;
+    const bool fills_device = rows * cols >= (int64_t)1 << 20;
+    return product->A.type != ELEMENT_FLOAT32 && product->A.type == product->B.type &&
+           rows <= most && cols <= most && product->A.cols <= most &&
+           (product->count == 1 || fills_device);
+}
+
+Product product_typed(const Product *product, int device)
+{
+    Product typed = *product;
+    typed.taken[0] = typed.taken[1] = ELEMENT_FLOAT32;
+    if (product->variant == catalog_find("auto") && suits_direct(product) &&
+        device_kinds[product->kind]->runs_direct(device)) {
+        typed.variant = &variant_direct;
+        typed.taken[0] = product->A.type;
+        typed.taken[1] = product->B.type;
+    }
+    return typed;
 }
 
 Product product_as_read(const Product *product)

@@ -24,6 +24,8 @@ typedef struct Product {
     struct Team *team; /* team.h: the threads that compute other rows with the same B, or NULL */
     int member;        /* index in the team */
     bool *out_changed; /* set before the first write to `out`; NULL if nobody asks */
+    /* The types in which the kernel takes A and B: their own, or float32. See product_typed. */
+    ElementType taken[2];
 } Product;
 
 struct Batch; /* batch.h */
@@ -37,6 +39,10 @@ Status product_run(const Product *product, const struct Batch *batch, const int 
 
 /* The same product with K = 0 if alpha or K is 0, so that A and B are not read. */
 Product product_as_read(const Product *product);
+
+/* The product as a device computes it: with the kernel that takes its operands of 16 bits as they
+ * are, if `auto` has one there. Otherwise they are converted where they are copied. */
+Product product_typed(const Product *product, int device);
 
 /* Tells the caller, before the first write, that `out` no longer has its old content. */
 static inline void product_changes_out(const Product *product)

@@ -11,12 +11,12 @@
 
 enum { ELEMENT = sizeof(float) };
 
-bool strided_as_typed(const Strided *array, Matrix *matrix)
+bool strided_as_typed(const Strided *array, ElementType type, Matrix *matrix)
 {
-    const int64_t size = element_bytes(array->type);
+    const int64_t size = element_bytes(type);
     const int64_t in_elements =
         array->row_bytes | array->col_bytes | array->batch_bytes | (int64_t)(uintptr_t)array->data;
-    if (array->swapped || in_elements % size != 0) {
+    if (array->type != type || array->swapped || in_elements % size != 0) {
         return false;
     }
     *matrix = (Matrix){(float *)array->data,
@@ -39,7 +39,7 @@ bool strided_as_typed(const Strided *array, Matrix *matrix)
 
 bool strided_as_matrix(const Strided *array, Matrix *matrix)
 {
-    return array->type == ELEMENT_FLOAT32 && strided_as_typed(array, matrix);
+    return strided_as_typed(array, ELEMENT_FLOAT32, matrix);
 }
 
 bool strided_as_addend(const Strided *array, Matrix *matrix)
@@ -63,17 +63,24 @@ bool strided_as_addend(const Strided *array, Matrix *matrix)
 bool is_column_major(const Strided *array)
 {
     Matrix matrix;
-    return strided_as_typed(array, &matrix) && matrix.col_stride != 1;
+    return strided_as_typed(array, array->type, &matrix) && matrix.col_stride != 1;
+}
+
+Strided strided_of_typed(const Matrix *matrix, ElementType type)
+{
+    const int64_t size = element_bytes(type);
+    return (Strided){.data = (char *)matrix->data,
+                     .rows = matrix->rows,
+                     .cols = matrix->cols,
+                     .row_bytes = matrix->row_stride * size,
+                     .col_bytes = matrix->col_stride * size,
+                     .batch_bytes = matrix->batch_stride * size,
+                     .type = type};
 }
 
 Strided strided_of_matrix(const Matrix *matrix)
 {
-    return (Strided){.data = (char *)matrix->data,
-                     .rows = matrix->rows,
-                     .cols = matrix->cols,
-                     .row_bytes = matrix->row_stride * ELEMENT,
-                     .col_bytes = matrix->col_stride * ELEMENT,
-                     .batch_bytes = matrix->batch_stride * ELEMENT};
+    return strided_of_typed(matrix, ELEMENT_FLOAT32);
 }
 
 Strided strided_in_batch(const Strided *first, int64_t number)

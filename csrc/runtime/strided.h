@@ -26,9 +26,9 @@ typedef struct Strided {
  * one element), sets *matrix to it and returns true. */
 bool strided_as_matrix(const Strided *array, Matrix *matrix);
 
-/* The same for a kernel that takes elements of the array's type: strides count them, and `data` is
- * the address of the first one. */
-bool strided_as_typed(const Strided *array, Matrix *matrix);
+/* The same for a kernel that takes elements of this type: strides count them, and `data` is the
+ * address of the first one. False if the array has elements of another type. */
+bool strided_as_typed(const Strided *array, ElementType type, Matrix *matrix);
 
 /* If a kernel can read C there (addend.h), sets *matrix to it and returns true: aligned floats in
  * native byte order, with rows or columns that are the same, or with contiguous rows. */
@@ -39,6 +39,7 @@ bool is_column_major(const Strided *array);
 
 /* The same memory as a strided array. */
 Strided strided_of_matrix(const Matrix *matrix);
+Strided strided_of_typed(const Matrix *matrix, ElementType type);
 
 /* The rows x cols submatrix that starts at (row, col). */
 Strided strided_part(const Strided *array, int64_t row, int64_t col, int64_t rows, int64_t cols);

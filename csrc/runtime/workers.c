@@ -7,7 +7,6 @@
 #include <time.h>
 
 #include "../base/threads.h"
-#include "element.h"
 
 enum { WORKERS_OF_A_GPU = 15, MOST_PARTS = 32, PAGE = 4096, BLOCK_ROWS = 64 };
 static const int64_t least_part = 1 << 16, most_part = 1 << 18; /* elements */

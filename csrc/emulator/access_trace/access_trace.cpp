@@ -582,7 +582,7 @@ bool lay_out(int64_t batch, int64_t M, int64_t N, int64_t rows, bool contiguous,
     if (N > INT64_MAX - 3) {
         return false;
     }
-    const int64_t ld = contiguous ? N : leading_dimension_in(batch, N);
+    const int64_t ld = contiguous ? N : leading_dimension_in(ELEMENT_FLOAT32, batch, N);
     if ((batch > 1 && __builtin_mul_overflow(M, ld, &batch_stride)) ||
         __builtin_mul_overflow(batch_stride, batch - 1, &before_last) ||
         __builtin_mul_overflow(rows, ld, &of_last) ||

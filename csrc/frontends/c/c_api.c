@@ -8,7 +8,6 @@
 #include "../../base/undisturbed.h"
 #include "../../runtime/batch.h"
 #include "../../runtime/catalog.h"
-#include "../../runtime/element.h"
 #include "../../runtime/kept_proofs.h"
 #include "../../runtime/many.h"
 #include "../../runtime/overlap.h"

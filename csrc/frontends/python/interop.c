@@ -6,6 +6,7 @@
 #include "choosing.h"
 #include "device_array.h"
 #include "dlpack.h"
+#include "element.h"
 #include "operand.h"
 #include "raising.h"
 #include "state.h"
@@ -275,10 +276,8 @@ static bool refuse_dtype(const Imported *imported)
     }
     PyObject *const dtype = attribute_of(imported->argument, "dtype");
     if (dtype || !PyErr_Occurred()) {
-        PyErr_Format(PyExc_TypeError,
-                     "%s has dtype %S, but run() takes only float32 and never converts silently: "
-                     "pass %s%s",
-                     imported->name, dtype ? dtype : Py_None, imported->name,
+        PyErr_Format(PyExc_TypeError, "%s has dtype %S, %s %s%s", imported->name,
+                     dtype ? dtype : Py_None, element_rule(imported->name), imported->name,
                      library_of(imported->argument)->to_float32);
     }
     Py_XDECREF(dtype);
@@ -288,7 +287,8 @@ static bool refuse_dtype(const Imported *imported)
 /* Whether neither the elements' addresses nor the size of a contiguous copy overflow. */
 static bool fits_in_memory(const View *view)
 {
-    int64_t size = sizeof(float), last = (int64_t)(uintptr_t)view->data, first = last, end;
+    const int64_t element = element_bytes(view->type);
+    int64_t size = element, last = (int64_t)(uintptr_t)view->data, first = last, end;
     bool fits = first >= 0;
     for (int axis = 0; fits && axis < view->axes; ++axis) {
         int64_t reach;
@@ -297,7 +297,7 @@ static bool fits_in_memory(const View *view)
                !__builtin_add_overflow(first, reach < 0 ? reach : 0, &first) && first >= 0 &&
                !__builtin_add_overflow(last, reach > 0 ? reach : 0, &last);
     }
-    return fits && !__builtin_add_overflow(last, (int64_t)sizeof(float), &end);
+    return fits && !__builtin_add_overflow(last, element, &end);
 }
 
 /* Sets ValueError for an impossible array. The format has a place for the name, the shape and the
@@ -360,7 +360,7 @@ static bool check_dimensions(const Imported *imported, int64_t dimensions, bool 
 /* Sets row-major strides. If a product overflows, check_view refuses the shape. */
 static void set_contiguous(View *view)
 {
-    uint64_t bytes = sizeof(float);
+    uint64_t bytes = (uint64_t)element_bytes(view->type);
     for (int axis = view->axes; axis-- > 0;) {
         view->bytes[axis] = (int64_t)bytes;
         bytes *= (uint64_t)(view->shape[axis] > 0 ? view->shape[axis] : 1);
@@ -385,16 +385,15 @@ static bool is_on_announced_device(const Imported *imported, const DlTensor *ten
 
 /* Converts a stride in elements to bytes; false on overflow. CuPy divides byte strides as unsigned
  * numbers, so that it exports a stride of -1 element as 2^62 - 1: that wraps to the right value. */
-static bool bytes_of_stride(int64_t stride, int64_t *bytes)
+static bool bytes_of_stride(int64_t stride, ElementType type, int64_t *bytes)
 {
-    return !__builtin_mul_overflow(stride, (int64_t)sizeof(float), bytes) ||
+    return !__builtin_mul_overflow(stride, element_bytes(type), bytes) ||
            (stride > 0 && *bytes < 0);
 }
 
 static bool take_tensor(Imported *imported, const DlTensor *tensor)
 {
-    if (tensor->element.code != DLPACK_FLOAT || tensor->element.bits != 32 ||
-        tensor->element.lanes != 1) {
+    if (!element_of_tensor(tensor, imported->name, &imported->view)) {
         return refuse_dtype(imported);
     }
     View *const view = &imported->view;
@@ -410,7 +409,7 @@ static bool take_tensor(Imported *imported, const DlTensor *tensor)
     bool fits = !tensor->data ||
                 !__builtin_add_overflow((uintptr_t)tensor->data, tensor->byte_offset, &first);
     for (int axis = 0; tensor->strides && axis < view->axes; ++axis) {
-        if (!bytes_of_stride(tensor->strides[axis], &view->bytes[axis])) {
+        if (!bytes_of_stride(tensor->strides[axis], view->type, &view->bytes[axis])) {
             view->bytes[axis] = tensor->strides[axis]; /* for the message */
             fits = false;
         }
@@ -545,16 +544,6 @@ static bool take_shape(Imported *imported, PyObject *shape, PyObject *strides, v
            check_view(imported);
 }
 
-/* Checks the element type. Both architectures that the package supports are little-endian. */
-static bool take_element(Imported *imported, PyObject *typestr)
-{
-    const bool is_native =
-        PyUnicode_Check(typestr) && PyUnicode_CompareWithASCIIString(typestr, "<f4") == 0;
-    imported->view.swapped =
-        PyUnicode_Check(typestr) && PyUnicode_CompareWithASCIIString(typestr, ">f4") == 0;
-    return is_native || imported->view.swapped || refuse_dtype(imported);
-}
-
 static bool await_stream(StreamScope *scope, PyObject *module, PyObject *stream)
 {
     if (stream == Py_None) {
@@ -577,8 +566,11 @@ static bool import_by_interface(Imported *imported, StreamScope *scope, PyObject
     PyObject *const mask = strides ? entry_of(interface, "mask") : NULL;
     PyObject *const stream = mask ? entry_of(interface, "stream") : NULL;
     void *address = NULL;
-    bool done = stream && address_of(interface, imported->name, &address, &imported->read_only) &&
-                take_element(imported, typestr) && take_shape(imported, shape, strides, address);
+    bool done =
+        stream && address_of(interface, imported->name, &address, &imported->read_only) &&
+        (element_of_interface(typestr, imported->name, imported->argument, &imported->view) ||
+         refuse_dtype(imported)) &&
+        take_shape(imported, shape, strides, address);
     if (done && mask != Py_None) {
         PyErr_Format(PyExc_TypeError,
                      "%s has a mask, which run() would ignore: pass an array without a mask",
@@ -669,7 +661,7 @@ bool interop_host_operand(PyObject *module, PyObject *argument, const char *name
 {
     DlTensor tensor;
     if (!host_exchange(module, argument, &tensor)) {
-        return operand_array(argument, name, view);
+        return operand_of_run(argument, name, view);
     }
     Imported imported = {.name = name, .argument = argument};
     const bool done = take_host_tensor(&imported, &tensor);

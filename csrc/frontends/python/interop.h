@@ -23,7 +23,7 @@ typedef struct {
 /* Whether the argument may be an array on a GPU: 1 or 0, or -1 with an exception set. */
 int interop_may_import(PyObject *module, PyObject *argument);
 
-/* The same as operand_array, and also for arrays in host memory whose type has the exchange API,
+/* The same as operand_of_run, and also for arrays in host memory whose type has the exchange API,
  * such as CPU tensors. */
 bool interop_host_operand(PyObject *module, PyObject *argument, const char *name, View *view);
 
@@ -37,7 +37,7 @@ bool interop_locate(Imported *imported, PyObject *module);
 /* Sets *stream to the stream that the array's library queues its work in. */
 bool interop_current_stream(const Imported *imported, void **stream);
 
-/* Imports the array, which must be of float32, and makes the stream of `scope` wait until it is
+/* Imports the array, which must have a dtype that run() takes, and makes the stream of `scope` wait until it is
  * ready. Sets an exception and returns false if it is not such an array or the library refuses. The
  * caller must call interop_release either way. */
 bool interop_import(Imported *imported, StreamScope *scope, PyObject *module);

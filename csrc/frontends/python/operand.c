@@ -4,6 +4,7 @@
 
 #include "../../runtime/overlap.h"
 #include "attributes.h"
+#include "element.h"
 
 /* Whether the argument is a masked array: 1 or 0, or -1 with an exception set. */
 static int is_masked(PyObject *argument)
@@ -63,10 +64,10 @@ static void refuse_type(PyObject *argument, const char *name)
     Py_DECREF(type);
 }
 
-static void refuse_dtype(PyArrayObject *array, const char *name)
+static void refuse_dtype(PyArrayObject *array, const char *name, bool any_type)
 {
     PyObject *const dtype = (PyObject *)PyArray_DESCR(array);
-    const char *const rule = "but run() takes only float32 and never converts silently: pass";
+    const char *const rule = element_rule(any_type ? name : "");
     if (strcmp(name, "out") == 0) {
         PyErr_Format(PyExc_TypeError, "out has dtype %S, %s numpy.empty(out.shape, numpy.float32)",
                      dtype, rule);
@@ -76,8 +77,9 @@ static void refuse_dtype(PyArrayObject *array, const char *name)
     }
 }
 
-/* Whether the argument is a NumPy array of float32, of any shape. Sets TypeError if not. */
-static bool is_of_floats(PyObject *argument, const char *name)
+/* Whether the argument is a NumPy array, of any shape, of float32 or with any_type of a type that
+ * run() takes as A and B. Sets TypeError if not. */
+static bool is_of_floats(PyObject *argument, const char *name, bool any_type, View *view)
 {
     if (!PyArray_Check(argument)) {
         refuse_type(argument, name);
@@ -85,7 +87,7 @@ static bool is_of_floats(PyObject *argument, const char *name)
     }
     const int masked = is_masked(argument);
     if (masked > 0) {
-        const bool converts = PyArray_TYPE((PyArrayObject *)argument) != NPY_FLOAT;
+        const bool converts = !element_of_array((PyArrayObject *)argument, any_type, view);
         PyErr_Format(PyExc_TypeError,
                      "%s is a masked array, and run() would ignore the mask: pass %s.filled(0)%s",
                      name, name, converts ? ".astype(numpy.float32)" : "");
@@ -93,28 +95,37 @@ static bool is_of_floats(PyObject *argument, const char *name)
     if (masked) {
         return false;
     }
-    if (PyArray_TYPE((PyArrayObject *)argument) != NPY_FLOAT) {
-        refuse_dtype((PyArrayObject *)argument, name);
+    if (!element_of_array((PyArrayObject *)argument, any_type, view)) {
+        refuse_dtype((PyArrayObject *)argument, name, any_type);
         return false;
     }
     return true;
 }
 
-bool operand_array(PyObject *argument, const char *name, View *view)
+static bool view_array(PyObject *argument, const char *name, bool any_type, View *view)
 {
-    if (!is_of_floats(argument, name)) {
+    if (!is_of_floats(argument, name, any_type, view)) {
         return false;
     }
     PyArrayObject *const array = (PyArrayObject *)argument;
     view->data = PyArray_BYTES(array);
     view->axes = PyArray_NDIM(array);
     view->swapped = PyArray_ISBYTESWAPPED(array);
-    view->type = ELEMENT_FLOAT32;
     for (int axis = 0; axis < view->axes; ++axis) {
         view->shape[axis] = PyArray_DIM(array, axis);
         view->bytes[axis] = PyArray_STRIDE(array, axis);
     }
     return true;
+}
+
+bool operand_array(PyObject *argument, const char *name, View *view)
+{
+    return view_array(argument, name, false, view);
+}
+
+bool operand_of_run(PyObject *argument, const char *name, View *view)
+{
+    return view_array(argument, name, element_may_have_16_bits(name), view);
 }
 
 PyObject *operand_tuple(int count, const int64_t *entries)

@@ -341,7 +341,7 @@ static PyObject *copy_to_gpu(PyObject *module, StreamScope *scope, PyObject *arg
     if (argument == Py_None) {
         return Py_NewRef(Py_None);
     }
-    if (!operand_array(argument, name, &view)) {
+    if (!operand_of_run(argument, name, &view)) {
         return NULL;
     }
     PyObject *const contiguous =

@@ -54,6 +54,7 @@ extern const Device cpu_device = {
     .count = count,
     .usable = usable,
     .compute_capability = nullptr,
+    .runs_direct = cpu_runs_direct,
     .describe = describe,
     .multiply = cpu_multiply,
     .multiply_many = cpu_multiply_many,

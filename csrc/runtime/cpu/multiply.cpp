@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <algorithm>
 #include <new>
 
 #include "../../base/addend.h"
 #include "../../emulator/grid.h"
+#include "../../emulator/tensor_core_model.h"
 #include "../host_matrix.h"
 #include "../workers.h"
 
@@ -27,14 +29,15 @@ class Operand {
         }
     }
 
-    /* Memory for a copy of `count` matrices, laid out like a GPU's copy of the array. */
-    Status allocate(const char *what, const Strided *array, bool column_major, bool contiguous,
-                    int64_t count)
+    /* Memory for a copy of `count` matrices, laid out like a GPU's copy of the array with elements
+     * of that type. */
+    Status allocate(const char *what, const Strided *array, ElementType type, bool column_major,
+                    bool contiguous, int64_t count)
     {
         owned = true;
         const int64_t rows = array->rows, cols = array->cols;
         const int64_t lines = column_major ? cols : rows, length = column_major ? rows : cols;
-        const int64_t ld = contiguous ? length : leading_dimension_in(count, length);
+        const int64_t ld = contiguous ? length : leading_dimension_in(type, count, length);
         const Status status = host_matrix_allocate(what, lines * count, ld, &matrix);
         matrix = {matrix.data,
                   rows,
@@ -50,22 +53,22 @@ class Operand {
 };
 
 /* With `copied`, a kernel gets a copy of every array, as on a GPU. An operand that the whole batch
- * shares is copied once. */
-Status take(const char *what, const Strided *array, bool copied, const Product *product,
-            Operand *operand)
+ * shares is copied once. `type` is that of the elements which the kernel takes. */
+Status take(const char *what, const Strided *array, ElementType type, bool copied,
+            const Product *product, Operand *operand)
 {
     const bool contiguous = product->variant->spec.contiguous;
-    if (!copied && strided_as_matrix(array, &operand->matrix) &&
+    if (!copied && strided_as_typed(array, type, &operand->matrix) &&
         (!contiguous || matrix_is_contiguous(&operand->matrix))) {
         return status_ok();
     }
     const int64_t count = array->batch_bytes == 0 ? 1 : product->count;
-    const Status status =
-        operand->allocate(what, array, !contiguous && is_column_major(array), contiguous, count);
+    const Status status = operand->allocate(
+        what, array, type, !contiguous && is_column_major(array), contiguous, count);
     if (status.code != STATUS_OK) {
         return status;
     }
-    const Strided packed = strided_of_matrix(&operand->matrix);
+    const Strided packed = strided_of_typed(&operand->matrix, type);
     return workers_copy_batch(&packed, array, count, &product->interrupt);
 }
 
@@ -80,7 +83,7 @@ Status take_result(const Product *product, bool copied, Operand *result, Matrix 
     if (copied || !strided_as_matrix(out, &result->matrix) || result->matrix.col_stride != 1 ||
         !rows_in_order || (contiguous && !matrix_is_contiguous(&result->matrix))) {
         const Status status =
-            result->allocate("the result", out, false, contiguous, product->count);
+            result->allocate("the result", out, ELEMENT_FLOAT32, false, contiguous, product->count);
         if (status.code != STATUS_OK) {
             return status;
         }
@@ -133,10 +136,10 @@ Status take_all(const Product *product, bool copied, Operands *operands, Sgemm *
     Status status = variant_fits(&product->variant->spec, product->out.rows, product->out.cols,
                                  product->A.cols);
     if (status.code == STATUS_OK) {
-        status = take("A", &product->A, copied, product, &operands->A);
+        status = take("A", &product->A, product->taken[0], copied, product, &operands->A);
     }
     if (status.code == STATUS_OK) {
-        status = take("B", &product->B, copied, product, &operands->B);
+        status = take("B", &product->B, product->taken[1], copied, product, &operands->B);
     }
     if (status.code == STATUS_OK) {
         status = take_result(product, copied, &operands->C, added);
@@ -175,8 +178,17 @@ bool gpu_copies()
 
 } // namespace
 
-Status cpu_multiply(const Product *product)
+bool cpu_runs_direct(int)
 {
+    const TensorCoreModel model = cpu_tensor_cores();
+    bool like_gpu;
+    return find_like_gpu(&like_gpu).code == STATUS_OK && like_gpu && model.major == 9 &&
+           model.minor == 0;
+}
+
+Status cpu_multiply(const Product *given)
+{
+    const Product typed = product_typed(given, given->device), *const product = &typed;
     Operands operands;
     Sgemm problem;
     Matrix added = {};
@@ -188,9 +200,13 @@ Status cpu_multiply(const Product *product)
     if (status.code == STATUS_OK) {
         AddendCopy copy = {product, &problem.C};
         const Addend addend = {added, 0, copy_addend, &copy};
-        const Launch where = {product->device,     nullptr,
-                              &product->interrupt, {},
-                              is_brief(product),   added.data ? &addend : nullptr};
+        const Launch where = {product->device,
+                              nullptr,
+                              &product->interrupt,
+                              {},
+                              is_brief(product),
+                              added.data ? &addend : nullptr,
+                              {product->taken[0], product->taken[1]}};
         int64_t launched = 0;
         status = variant_launch(product->variant, DEVICE_CPU, &problem, &where, &launched);
     }
@@ -222,17 +238,42 @@ static Status multiply_together(const Product *products, int64_t count)
     return status;
 }
 
-Status cpu_multiply_many(const Product *products, int64_t count)
+static Status multiply_singly(const Product *products, int64_t count)
 {
-    bool like_gpu;
-    Status status = find_like_gpu(&like_gpu);
-    if (status.code == STATUS_OK && like_gpu && products->variant->launch_many[DEVICE_CPU]) {
-        return multiply_together(products, count);
-    }
+    Status status = status_ok();
     for (int64_t n = 0; n < count && status.code == STATUS_OK; ++n) {
         status = n > 0 && interrupt_raised(&products[n].interrupt)
                      ? status_error(STATUS_INTERRUPTED, "interrupted")
                      : cpu_multiply(&products[n]);
     }
+    return status;
+}
+
+/* Those that `direct` multiplies have a launch each. */
+static bool has_own_launch(const Product &product)
+{
+    return product_typed(&product, product.device).variant != product.variant;
+}
+
+Status cpu_multiply_many(const Product *products, int64_t count)
+{
+    bool like_gpu;
+    Status status = find_like_gpu(&like_gpu);
+    if (status.code != STATUS_OK || !like_gpu || !products->variant->launch_many[DEVICE_CPU]) {
+        return status.code == STATUS_OK ? multiply_singly(products, count) : status;
+    }
+    auto *const sorted = new (std::nothrow) Product[static_cast<size_t>(count)];
+    if (!sorted) {
+        return status_error(STATUS_OUT_OF_MEMORY, "no host memory for a list of %lld products",
+                            static_cast<long long>(count));
+    }
+    Product *const end = std::copy(products, products + count, sorted);
+    Product *const single = std::stable_partition(
+        sorted, end, [](const Product &product) { return !has_own_launch(product); });
+    if (single > sorted) {
+        status = multiply_together(sorted, single - sorted);
+    }
+    status = status.code == STATUS_OK ? multiply_singly(single, end - single) : status;
+    delete[] sorted;
     return status;
 }

@@ -1,5 +1,6 @@
 /* NVIDIA GPUs through the CUDA runtime, or AMD GPUs through HIP. */
 #include "../../base/cuda/failures.h"
+#include "../catalog.h"
 #include "../device.h"
 #include "device_arrays.h"
 #include "session.h"
@@ -239,6 +240,11 @@ static Status usable(int index)
 #endif
 }
 
+static bool runs_direct(int index)
+{
+    return device_can_run(&variant_direct, DEVICE_CUDA, index).code == STATUS_OK;
+}
+
 static Status describe(int index, DeviceInfo *info)
 {
     *info = {};
@@ -312,6 +318,7 @@ extern const Device cuda_device = {
     .count = count,
     .usable = usable,
     .compute_capability = compute_capability,
+    .runs_direct = runs_direct,
     .describe = describe,
     .multiply = cuda_multiply,
     .multiply_many = nullptr,

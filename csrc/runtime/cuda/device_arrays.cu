@@ -51,23 +51,23 @@ Status device_of(const void *address, int *device)
 
 /* ------------------------------------------------------------------ memory */
 
-/* Allocates a contiguous row-major rows x cols matrix. */
-Status take_matrix(StreamScope *scope, int64_t rows, int64_t cols, Matrix *matrix)
+/* Allocates a contiguous row-major rows x cols matrix, with elements of that type. */
+Status take_matrix(StreamScope *scope, int64_t rows, int64_t cols, Matrix *matrix,
+                   ElementType type = ELEMENT_FLOAT32)
 {
-    const int64_t most = PTRDIFF_MAX / static_cast<int64_t>(sizeof(float));
-    const size_t bytes = rows > 0 && cols > most / rows
-                             ? PTRDIFF_MAX
-                             : static_cast<size_t>(rows * cols) * sizeof(float);
+    const int64_t size = element_bytes(type), most = PTRDIFF_MAX / size;
+    const size_t bytes =
+        rows > 0 && cols > most / rows ? PTRDIFF_MAX : static_cast<size_t>(rows * cols * size);
     void *memory = nullptr;
     const Status status = scope_alloc(scope, bytes, &memory);
     *matrix = {static_cast<float *>(memory), rows, cols, cols, 1};
     return status.code != STATUS_OUT_OF_MEMORY
                ? status
                : status_error(STATUS_OUT_OF_MEMORY,
-                              "cannot allocate a %lld x %lld float32 matrix: %.330s; or pass NumPy "
+                              "cannot allocate a %lld x %lld %s matrix: %.330s; or pass NumPy "
                               "arrays, which are processed in panels",
                               static_cast<long long>(rows), static_cast<long long>(cols),
-                              status.message);
+                              type == ELEMENT_FLOAT32 ? "float32" : "16-bit", status.message);
 }
 
 /* Creates a buffer for a rows x cols matrix, with one owner. On failure *made is NULL. */
@@ -105,19 +105,21 @@ Status refuse_capture(const char *what, const char *instead)
                         what, instead);
 }
 
-/* Allocates a copy of an operand or the result, of `count` matrices. Refused during a capture. */
+/* Allocates a copy of an operand or the result, of `count` matrices with elements of that type.
+ * Refused during a capture. */
 Status take_copy(StreamScope *scope, const char *name, const Strided &array, int64_t count,
-                 Matrix *copy)
+                 Matrix *copy, ElementType type = ELEMENT_FLOAT32)
 {
     if (scope->captured) {
         char what[64], instead[128];
         snprintf(what, sizeof what, "a copy of %s", name);
-        snprintf(instead, sizeof instead,
-                 "pass %s with contiguous rows or columns and without overlap with the others",
-                 name);
+        snprintf(instead, sizeof instead, "pass %s %s", name,
+                 array.type == type
+                     ? "with contiguous rows or columns and without overlap with the others"
+                     : "as float32, as the other operand or the variant needs it");
         return refuse_capture(what, instead);
     }
-    const Status status = take_matrix(scope, array.rows * count, array.cols, copy);
+    const Status status = take_matrix(scope, array.rows * count, array.cols, copy, type);
     copy->rows = array.rows;
     copy->batch_stride = count > 1 ? array.rows * array.cols : 0;
     return status;
@@ -140,21 +142,21 @@ Status copy_batch(StreamScope *scope, const Strided &to, const Strided &from, in
     return status;
 }
 
-/* The array as a matrix that every variant can read: in place if possible, otherwise a copy. If the
- * batch shares the array, there is one copy. */
-Status take_operand(StreamScope *scope, const char *name, const Strided &array, int64_t count,
-                    Matrix *matrix, Matrix *copy)
+/* The array as a matrix of elements of that type: in place if every variant can read it there,
+ * otherwise a copy. If the batch shares the array, there is one copy. */
+Status take_operand(StreamScope *scope, const char *name, const Strided &array, ElementType type,
+                    int64_t count, Matrix *matrix, Matrix *copy)
 {
-    if (strided_as_matrix(&array, matrix) && lines_in_order(*matrix)) {
+    if (strided_as_typed(&array, type, matrix) && lines_in_order(*matrix)) {
         return status_ok();
     }
     count = array.batch_bytes == 0 ? 1 : count;
-    const Status status = take_copy(scope, name, array, count, copy);
+    const Status status = take_copy(scope, name, array, count, copy, type);
     if (status.code != STATUS_OK) {
         return status;
     }
     *matrix = *copy;
-    return copy_batch(scope, strided_of_matrix(copy), array, count);
+    return copy_batch(scope, strided_of_typed(copy, type), array, count);
 }
 
 /* Temporary copies for a product; data is NULL for those not needed. */
@@ -201,9 +203,11 @@ Status make_ready(StreamScope *scope, const Product &product, bool separate, boo
     problem.alpha = product.alpha;
     problem.beta = product.beta;
     problem.count = product.count;
-    Status status = take_operand(scope, "A", product.A, product.count, &problem.A, &copies->A);
+    Status status = take_operand(scope, "A", product.A, product.taken[0], product.count, &problem.A,
+                                 &copies->A);
     if (status.code == STATUS_OK) {
-        status = take_operand(scope, "B", product.B, product.count, &problem.B, &copies->B);
+        status = take_operand(scope, "B", product.B, product.taken[1], product.count, &problem.B,
+                              &copies->B);
     }
     if (status.code != STATUS_OK) {
         return status;
@@ -248,7 +252,7 @@ Status launch_with_addend(StreamScope *scope, const Product &product, const Read
     AddendCopy copy = {scope, &product, &ready.problem.C};
     const Addend addend = {ready.added, 0, copy_addend, &copy};
     return scope_launch(scope, product.variant, &ready.problem,
-                        ready.added.data ? &addend : nullptr);
+                        ready.added.data ? &addend : nullptr, product.taken);
 }
 
 /* Copies the result to `out` if it is not there. */
@@ -262,9 +266,10 @@ Status hand_over(StreamScope *scope, const Product &product, const Ready &ready)
 }
 
 /* Computes a product, or a batch of product.count. `out` overlaps no operand but a C in place. */
-Status compute(StreamScope *scope, const Product &product, const int *devices, int count,
+Status compute(StreamScope *scope, const Product &given, const int *devices, int count,
                Copies *copies)
 {
+    const Product product = count > 1 ? given : product_typed(&given, scope->device);
     Ready ready = {};
     const bool reads_addend = count == 1 && product.variant->spec.reads_addend;
     Status status = make_ready(scope, product, false, reads_addend, &ready);
@@ -438,16 +443,26 @@ Status allocate_many(int64_t count, Many *many)
                         static_cast<long long>(count));
 }
 
-/* Computes products that are not empty. */
+/* Computes products that are not empty. With one GPU, those that `direct` multiplies have a launch
+ * each. */
 Status compute_many(StreamScope *scope, const Many &many, const int *devices, int gpus)
 {
+    const Variant *const variant = many.products->variant;
     Status status = many_find_waiting(many.products, many.count, many.waits);
+    int64_t together = 0;
     for (int64_t n = 0; n < many.count && status.code == STATUS_OK; ++n) {
-        status = make_ready(scope, many.products[n], many.waits[n], false, &many.ready[n]);
-        many.problems[n] = many.ready[n].problem;
+        Product *const product = &many.products[n];
+        *product = gpus > 1 ? *product : product_typed(product, scope->device);
+        status = make_ready(scope, *product, many.waits[n], false, &many.ready[n]);
+        const Sgemm *const problem = &many.ready[n].problem;
+        if (gpus > 1 || product->variant == variant) {
+            many.problems[together++] = *problem;
+        } else if (status.code == STATUS_OK) {
+            status = scope_launch(scope, product->variant, problem, nullptr, product->taken);
+        }
     }
-    if (status.code == STATUS_OK && gpus == 1) {
-        status = scope_launch_many(scope, many.products->variant, many.problems, many.count);
+    if (status.code == STATUS_OK && gpus == 1 && together > 0) {
+        status = scope_launch_many(scope, variant, many.problems, together);
     }
     for (int64_t n = 0; n < many.count && status.code == STATUS_OK && gpus > 1; ++n) {
         status = launch_each(scope, many.products[n], many.problems[n], devices, gpus);

@@ -34,38 +34,48 @@ void device_matrix_release(int device, Matrix *matrix)
     matrix->data = nullptr;
 }
 
-static cudaError_t copy_lines(float *to, int64_t to_ld, const float *from, int64_t from_ld,
-                              int64_t length, int64_t lines, cudaMemcpyKind kind,
-                              cudaStream_t stream)
+/* Lines of bytes, and the bytes from one to the next. */
+struct Lines {
+    char *first;
+    int64_t pitch;
+};
+
+static cudaError_t copy_lines(const Lines &to, const Lines &from, int64_t bytes, int64_t count,
+                              cudaMemcpyKind kind, cudaStream_t stream)
 {
-    const size_t line_bytes = static_cast<size_t>(length) * sizeof(float);
-    if (length == 0 || lines == 0) {
+    const auto each = static_cast<size_t>(bytes);
+    if (bytes == 0 || count == 0) {
         return cudaSuccess;
     }
-    if (lines == 1 || (to_ld == length && from_ld == length)) {
-        return cudaMemcpyAsync(to, from, line_bytes * static_cast<size_t>(lines), kind, stream);
+    if (count == 1 || (to.pitch == bytes && from.pitch == bytes)) {
+        return cudaMemcpyAsync(to.first, from.first, each * static_cast<size_t>(count), kind,
+                               stream);
     }
-    const int64_t longest =
-        (to_ld > from_ld ? to_ld : from_ld) * static_cast<int64_t>(sizeof(float));
-    if (longest <= INT_MAX) {
-        return cudaMemcpy2DAsync(to, static_cast<size_t>(to_ld) * sizeof(float), from,
-                                 static_cast<size_t>(from_ld) * sizeof(float), line_bytes,
-                                 static_cast<size_t>(lines), kind, stream);
+    if ((to.pitch > from.pitch ? to.pitch : from.pitch) <= INT_MAX) {
+        return cudaMemcpy2DAsync(to.first, static_cast<size_t>(to.pitch), from.first,
+                                 static_cast<size_t>(from.pitch), each, static_cast<size_t>(count),
+                                 kind, stream);
     }
     cudaError_t error = cudaSuccess;
-    for (int64_t line = 0; line < lines && error == cudaSuccess; ++line) {
-        error = cudaMemcpyAsync(to + line * to_ld, from + line * from_ld, line_bytes, kind, stream);
+    for (int64_t line = 0; line < count && error == cudaSuccess; ++line) {
+        error = cudaMemcpyAsync(to.first + line * to.pitch, from.first + line * from.pitch, each,
+                                kind, stream);
     }
     return error;
 }
 
-cudaError_t device_matrix_copy(const Matrix *to, const Matrix *from, cudaMemcpyKind kind,
-                               cudaStream_t stream)
+static Lines lines_of(const Matrix &matrix, bool by_rows, int64_t size)
 {
-    if (to->col_stride == 1 && from->col_stride == 1) {
-        return copy_lines(to->data, to->row_stride, from->data, from->row_stride, to->cols,
-                          to->rows, kind, stream);
-    }
-    return copy_lines(to->data, to->col_stride, from->data, from->col_stride, to->rows, to->cols,
-                      kind, stream);
+    return {reinterpret_cast<char *>(matrix.data),
+            (by_rows ? matrix.row_stride : matrix.col_stride) * size};
+}
+
+cudaError_t device_matrix_copy(const Matrix *to, const Matrix *from, cudaMemcpyKind kind,
+                               cudaStream_t stream, ElementType type)
+{
+    const int64_t size = element_bytes(type);
+    const bool by_rows = to->col_stride == 1 && from->col_stride == 1;
+    return copy_lines(lines_of(*to, by_rows, size), lines_of(*from, by_rows, size),
+                      (by_rows ? to->cols : to->rows) * size, by_rows ? to->rows : to->cols, kind,
+                      stream);
 }

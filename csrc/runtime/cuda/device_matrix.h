@@ -7,10 +7,12 @@
 #include "../../base/sgemm.h"
 #include "../../base/status.h"
 
-/* A matrix in existing memory with that leading dimension; column-major if by_columns. */
-static inline Matrix matrix_in(void *memory, int64_t rows, int64_t cols, bool by_columns)
+/* A matrix of that type in existing memory, with its leading dimension; column-major if
+ * by_columns. */
+static inline Matrix matrix_in(void *memory, ElementType type, int64_t rows, int64_t cols,
+                               bool by_columns)
 {
-    const int64_t ld = leading_dimension(by_columns ? rows : cols);
+    const int64_t ld = leading_dimension_of(type, by_columns ? rows : cols);
     return {static_cast<float *>(memory), rows, cols, by_columns ? 1 : ld, by_columns ? ld : 1};
 }
 
@@ -30,6 +32,6 @@ void device_matrix_release(int device, Matrix *matrix);
 /* Queues a copy between two matrices of the same shape and storage order, with non-overlapping rows
  * (or columns), in as few calls as the copy engine's pitch limit allows. */
 cudaError_t device_matrix_copy(const Matrix *to, const Matrix *from, cudaMemcpyKind kind,
-                               cudaStream_t stream);
+                               cudaStream_t stream, ElementType type = ELEMENT_FLOAT32);
 
 #endif

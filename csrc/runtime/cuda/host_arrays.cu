@@ -13,8 +13,9 @@ static double bytes_of(const Strided &array)
     return static_cast<double>(array.rows) * static_cast<double>(array.cols) * sizeof(float);
 }
 
-static Status multiply(const Product *product, Streams *streams, bool *began)
+static Status multiply(const Product *given, Streams *streams, bool *began)
 {
+    const Product typed = product_typed(given, given->device), *const product = &typed;
     /* A batch arrives in pieces of a few megabytes: ../batch_pieces.h. */
     const bool is_small =
         product->count > 1 ||

@@ -21,7 +21,7 @@
 
 namespace {
 
-constexpr int64_t element = sizeof(float);
+constexpr int64_t element = sizeof(float); /* of the result */
 constexpr int64_t least_chunk = int64_t{1} << 17, most_chunk = int64_t{1} << 21;
 constexpr int few_chunks = 16;
 constexpr int out_slots = 2; /* staged pieces of C */
@@ -34,7 +34,8 @@ constexpr int copies_ahead = 8;
 /* An operand on the device. Up to `held` panels; panel n is in slot n % held. */
 struct Operand {
     Strided array;
-    bool by_columns; /* as in host memory */
+    ElementType type; /* on the device */
+    bool by_columns;  /* as in host memory */
     int held;
     size_t slot_bytes;
     char *memory;
@@ -59,6 +60,7 @@ struct Item {
     char *to;
     size_t bytes;
     Matrix device, host; /* COPY; EXCHANGE: the panel */
+    ElementType type;    /* COPY: of both */
     int slot;            /* BEGIN, EXCHANGE: the panel's slot */
     Step step;
 };
@@ -184,6 +186,8 @@ Prepared *prepared_of(Operand *operand, int64_t panel, const Launch *where)
 Status launch(Call *call, const Step *step)
 {
     Launch where = {call->device, call->streams->run, nullptr, {}, false};
+    where.elements[0] = call->A.type;
+    where.elements[1] = call->B.type;
     const Variant *const variant = call->product.variant;
     int64_t launched = 0;
     if (!call->prepares) {
@@ -275,7 +279,8 @@ void issue_next(Call *call)
     }
     if (item->kind == Item::COPY) {
         check(call, copying_in,
-              device_matrix_copy(&item->device, &item->host, cudaMemcpyHostToDevice, h2d));
+              device_matrix_copy(&item->device, &item->host, cudaMemcpyHostToDevice, h2d,
+                                 item->type));
         return;
     }
     call->moving[number] =
@@ -295,8 +300,10 @@ Item *next_item(Call *call)
     return &call->queue[call->added % streams_chunks];
 }
 
-void add_chunk(Call *call, const Strided *from, char *to, int64_t ld, cudaEvent_t after)
+void add_chunk(Call *call, const Strided *from, ElementType type, char *to, int64_t ld,
+               cudaEvent_t after)
 {
+    const int64_t size = element_bytes(type);
     Item *const item = next_item(call);
     const int64_t number = call->added % streams_chunks;
     if (call->moving[number]) {
@@ -311,7 +318,7 @@ void add_chunk(Call *call, const Strided *from, char *to, int64_t ld, cudaEvent_
     item->kind = Item::CHUNK;
     item->after = after;
     item->to = to;
-    item->bytes = static_cast<size_t>(((from->rows - 1) * ld + from->cols) * element);
+    item->bytes = static_cast<size_t>(((from->rows - 1) * ld + from->cols) * size);
     /* Bypasses the cache: an H100 reads memory about twice as fast as another core's private
      * cache. */
     item->job.copy = strided_stream;
@@ -319,40 +326,44 @@ void add_chunk(Call *call, const Strided *from, char *to, int64_t ld, cudaEvent_
     item->job.to = {call->chunks.memory + number * call->chunk_bytes,
                     from->rows,
                     from->cols,
-                    ld * element,
-                    element,
-                    false};
+                    ld * size,
+                    size,
+                    false,
+                    0,
+                    type};
     ++call->added;
     workers_add(&item->job);
 }
 
-/* Adds the upload of a part of a host array to a device matrix. */
-void add_upload(Call *call, const Strided *part, bool by_columns, const Matrix *there,
-                cudaEvent_t after)
+/* Adds the upload of a part of a host array to a device matrix of that type. */
+void add_upload(Call *call, const Strided *part, ElementType type, bool by_columns,
+                const Matrix *there, cudaEvent_t after)
 {
     if (part->rows == 0 || part->cols == 0 || call->status.code != STATUS_OK) {
         return;
     }
     Matrix host;
-    if (as_pinned_matrix(part, by_columns, &host)) {
+    if (as_pinned_matrix(part, by_columns, &host, type)) {
         Item *const item = next_item(call);
         item->kind = Item::COPY;
         item->after = after;
         item->device = *there;
         item->host = host;
+        item->type = type;
         ++call->added;
         return;
     }
     const Strided lines = by_columns ? strided_transposed(part) : *part;
-    const int64_t ld = leading_dimension(lines.cols), most = call->chunk_bytes / element;
+    const int64_t ld = leading_dimension_of(type, lines.cols);
+    const int64_t most = call->chunk_bytes / element_bytes(type);
     const int64_t rows = most / ld > 1 ? most / ld : 1, cols = ld > most ? most : lines.cols;
     for (int64_t row = 0; row < lines.rows; row += rows) {
         for (int64_t col = 0; col < lines.cols; col += cols) {
             const Strided from =
                 strided_part(&lines, row, col, row + rows < lines.rows ? rows : lines.rows - row,
                              col + cols < lines.cols ? cols : lines.cols - col);
-            add_chunk(call, &from, reinterpret_cast<char *>(there->data + row * ld + col), ld,
-                      after);
+            float *const to = address_of_element(there, row * ld + col, type);
+            add_chunk(call, &from, type, reinterpret_cast<char *>(to), ld, after);
             after = nullptr;
         }
     }
@@ -365,7 +376,7 @@ Matrix matrix_at(const Operand *operand, int slot, int64_t rows, int64_t cols)
     char *const memory = operand->memory
                              ? operand->memory + static_cast<size_t>(slot) * operand->slot_bytes
                              : nullptr;
-    return matrix_in(memory, rows, cols, operand->by_columns);
+    return matrix_in(memory, operand->type, rows, cols, operand->by_columns);
 }
 
 /* Adds the upload of this GPU's share of a panel of B and the copies of the other GPUs' shares. */
@@ -375,7 +386,7 @@ void add_share(Call *call, int slot, const Strided *part, const Matrix *there, c
     const Lines own = shared_panels_own(&call->shared, by_columns ? part->cols : part->rows);
     const Strided lines = by_columns ? strided_part(part, 0, own.first, part->rows, own.count)
                                      : strided_part(part, own.first, 0, own.count, part->cols);
-    const Matrix place = matrix_of_lines(*there, there->data, own, by_columns);
+    const Matrix place = matrix_of_lines(*there, there->data, call->B.type, own, by_columns);
     for (const auto kind : {Item::BEGIN, Item::EXCHANGE}) {
         Item *const item = next_item(call);
         item->kind = kind;
@@ -384,7 +395,7 @@ void add_share(Call *call, int slot, const Strided *part, const Matrix *there, c
         item->device = *there;
         ++call->added;
         if (kind == Item::BEGIN) {
-            add_upload(call, &lines, by_columns, &place, nullptr);
+            add_upload(call, &lines, call->B.type, by_columns, &place, nullptr);
         }
     }
 }
@@ -403,7 +414,7 @@ Matrix panel(Call *call, Operand *operand, int64_t number, const Strided *part)
         if (operand == &call->B && call->shared.active) {
             add_share(call, slot, part, &there, after);
         } else {
-            add_upload(call, part, operand->by_columns, &there, after);
+            add_upload(call, part, operand->type, operand->by_columns, &there, after);
         }
         operand->content[slot] = number;
     }
@@ -440,7 +451,7 @@ void add_piece(Call *call, int64_t i, int64_t j, int64_t k_steps)
         if (k == 0 && product->beta != 0.0f) {
             const Strided c = strided_part(&product->C, row, col, rows, cols);
             const int64_t before = step.piece - p->c_held;
-            add_upload(call, &c, false, &step.problem.C,
+            add_upload(call, &c, ELEMENT_FLOAT32, false, &step.problem.C,
                        before < 0 ? nullptr : call->streams->downloaded[before % streams_steps]);
         }
         if (k == k_steps - 1) {
@@ -496,6 +507,7 @@ void add_pieces(Call *call)
 bool allocate_panels(Call *call, Operand *operand, int held, int64_t elements)
 {
     operand->held = held;
+    /* 16-bit elements need less, although their rows are padded to multiples of 8. */
     operand->slot_bytes = aligned(static_cast<size_t>(elements * element));
     operand->content =
         static_cast<int64_t *>(malloc(3 * sizeof(int64_t) * static_cast<size_t>(held)));
@@ -610,24 +622,21 @@ bool start_sharing(Call *call)
     const Panels *const p = &call->panels;
     if (shared_panels_wanted(&call->product)) {
         const Order o = order_of(call);
-        const PanelSlots own = {call->B.memory,
-                                call->B.slot_bytes,
-                                p->b_held,
-                                (o.in_column + o.down - 1) / o.down,
-                                p->cols,
-                                p->depth,
-                                call->B.by_columns,
-                                call->streams,
-                                true};
+        const PanelSlots own = {call->B.memory, call->B.slot_bytes,
+                                p->b_held,      (o.in_column + o.down - 1) / o.down,
+                                p->cols,        p->depth,
+                                call->B.type,   call->B.by_columns,
+                                call->streams,  true};
         call->status = shared_panels_start(&call->product, &own, &call->shared);
     }
     return call->status.code == STATUS_OK;
 }
 
-Operand operand_of(const Strided *array)
+Operand operand_of(const Strided *array, ElementType type)
 {
     Operand operand = {};
     operand.array = *array;
+    operand.type = type;
     operand.by_columns = is_column_major(array);
     return operand;
 }
@@ -712,8 +721,8 @@ Status multiply_by_panels(const Product *product, Streams *streams, bool *began)
     call->product = *product;
     call->device = product->device;
     call->streams = streams;
-    call->A = operand_of(&product->A);
-    call->B = operand_of(&product->B);
+    call->A = operand_of(&product->A, product->taken[0]);
+    call->B = operand_of(&product->B, product->taken[1]);
     call->C.array = product->out;
     multiply(call);
     const Status status = call->status;

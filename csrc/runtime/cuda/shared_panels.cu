@@ -26,7 +26,7 @@ bool alike(const PanelSlots *a, const PanelSlots *b)
 {
     return a->reaches_all && b->reaches_all && a->slot_bytes == b->slot_bytes &&
            a->held == b->held && a->rounds == b->rounds && a->panel_cols == b->panel_cols &&
-           a->panel_rows == b->panel_rows;
+           a->panel_rows == b->panel_rows && a->type == b->type;
 }
 
 } // namespace
@@ -122,13 +122,13 @@ Status shared_panels_exchange(SharedPanels *shared, int slot, const Matrix *ther
         const PanelSlots *const theirs = slots_of(shared, member);
         const Lines part = lines_of(shared, member, lines);
         char *const memory = theirs->memory + static_cast<size_t>(slot) * theirs->slot_bytes;
-        const Matrix to = matrix_of_lines(*there, there->data, part, by_columns);
-        const Matrix from =
-            matrix_of_lines(*there, reinterpret_cast<float *>(memory), part, by_columns);
+        const ElementType type = shared->own.type;
+        const Matrix to = matrix_of_lines(*there, there->data, type, part, by_columns);
+        const Matrix from = matrix_of_lines(*there, memory, type, part, by_columns);
         cudaError_t error =
             cudaStreamWaitEvent(streams->p2p, theirs->streams->share_loaded[event], 0);
         error = error == cudaSuccess
-                    ? device_matrix_copy(&to, &from, cudaMemcpyDefault, streams->p2p)
+                    ? device_matrix_copy(&to, &from, cudaMemcpyDefault, streams->p2p, type)
                     : error;
         status = device_checked(device, "copying between GPUs", error);
     }

@@ -21,6 +21,7 @@ struct PanelSlots {
     int held;
     int64_t rounds; /* how many times each panel is loaded */
     int64_t panel_cols, panel_rows;
+    ElementType type;
     bool by_columns; /* panels are column-major, and a share is a range of columns, not of rows */
     const Streams *streams;
     bool reaches_all; /* peer access to all other GPUs */
@@ -42,12 +43,14 @@ struct Lines {
     int64_t first, count;
 };
 
-/* The submatrix of these lines, in a copy of the matrix at `memory`. */
-static inline Matrix matrix_of_lines(const Matrix &matrix, float *memory, const Lines &lines,
-                                     bool by_columns)
+/* The submatrix of these lines, in a copy of the matrix at `memory`, with elements of that type. */
+static inline Matrix matrix_of_lines(const Matrix &matrix, void *memory, ElementType type,
+                                     const Lines &lines, bool by_columns)
 {
     Matrix part = matrix;
-    part.data = memory + lines.first * (by_columns ? matrix.col_stride : matrix.row_stride);
+    part.data = static_cast<float *>(memory);
+    part.data = address_of_element(
+        &part, lines.first * (by_columns ? matrix.col_stride : matrix.row_stride), type);
     (by_columns ? part.cols : part.rows) = lines.count;
     return part;
 }

@@ -10,7 +10,7 @@
 
 namespace {
 
-constexpr int64_t element = sizeof(float);
+constexpr int64_t element = sizeof(float); /* of the result */
 /* Up to this size, the kernel writes the result directly to host memory. Operands are copied, since
  * kernels wait for their loads: at 64 on an H100 a call that reads host memory takes 0.117 ms, a
  * call with a copy 0.034 ms. */
@@ -22,23 +22,23 @@ int64_t count_of(const Product *product, const Strided &array)
     return array.batch_bytes == 0 ? 1 : product->count;
 }
 
-/* Places an operand's matrices, or the results, at `offset` bytes and advances the offset. A kernel
- * that takes contiguous matrices gets them so. */
-Matrix place(const Product *product, const Strided &array, int64_t count, char *memory,
-             size_t *offset)
+/* Places an operand's matrices, or the results, at `offset` bytes and advances the offset. They get
+ * elements of that type. A kernel that takes contiguous matrices gets them so. */
+Matrix place(const Product *product, const Strided &array, ElementType type, int64_t count,
+             char *memory, size_t *offset)
 {
     const bool contiguous = product->variant->spec.contiguous;
     const bool by_columns = !contiguous && &array != &product->out && is_column_major(&array);
     const int64_t lines = by_columns ? array.cols : array.rows;
     const int64_t length = by_columns ? array.rows : array.cols;
-    const int64_t ld = contiguous ? length : leading_dimension_in(count, length);
+    const int64_t ld = contiguous ? length : leading_dimension_in(type, count, length);
     const Matrix matrix = {reinterpret_cast<float *>(memory ? memory + *offset : nullptr),
                            array.rows,
                            array.cols,
                            by_columns ? 1 : ld,
                            by_columns ? ld : 1,
                            count > 1 ? lines * ld : 0};
-    *offset = aligned(*offset + static_cast<size_t>(count * lines * ld * element));
+    *offset = aligned(*offset + static_cast<size_t>(count * lines * ld * element_bytes(type)));
     return matrix;
 }
 
@@ -46,10 +46,12 @@ Matrix place(const Product *product, const Strided &array, int64_t count, char *
 size_t place_all(const Product *product, char *memory, Sgemm *problem, size_t *before_c)
 {
     size_t offset = 0;
-    problem->A = place(product, product->A, count_of(product, product->A), memory, &offset);
-    problem->B = place(product, product->B, count_of(product, product->B), memory, &offset);
+    problem->A = place(product, product->A, product->taken[0], count_of(product, product->A),
+                       memory, &offset);
+    problem->B = place(product, product->B, product->taken[1], count_of(product, product->B),
+                       memory, &offset);
     *before_c = offset;
-    problem->C = place(product, product->out, product->count, memory, &offset);
+    problem->C = place(product, product->out, ELEMENT_FLOAT32, product->count, memory, &offset);
     return offset;
 }
 
@@ -79,7 +81,9 @@ Matrix all_rows(const Matrix &C, int64_t count)
 Status queue(const Product *product, const char *staged, size_t in, const Sgemm *there,
              void *memory, const Matrix *copied_out, cudaStream_t stream)
 {
-    const Launch where = {product->device, stream, &product->interrupt, {}, false};
+    Launch where = {product->device, stream, &product->interrupt, {}, false};
+    where.elements[0] = product->taken[0];
+    where.elements[1] = product->taken[1];
     Status status =
         in == 0
             ? status_ok()
@@ -130,7 +134,8 @@ Status multiply_in(const Product *product, const Staging *staging, void *memory,
     size_t before_c;
     const size_t bytes = place_all(product, staging->memory, &staged, &before_c);
     place_all(product, static_cast<char *>(memory), &there, &before_c);
-    const Strided a = strided_of_matrix(&staged.A), b = strided_of_matrix(&staged.B),
+    const Strided a = strided_of_typed(&staged.A, product->taken[0]),
+                  b = strided_of_typed(&staged.B, product->taken[1]),
                   c = strided_of_matrix(&staged.C);
     gather(product, product->A, a);
     gather(product, product->B, b);

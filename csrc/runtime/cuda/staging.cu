@@ -2,8 +2,6 @@
 
 #include <stdlib.h>
 
-constexpr int64_t element = sizeof(float);
-
 bool alloc_staging(int device, size_t bytes, Staging *staging)
 {
     staging->pinned = pinned_alloc(&cuda_device, device, bytes);
@@ -30,10 +28,11 @@ Status no_staging(size_t bytes)
         static_cast<double>(bytes) / 1e9);
 }
 
-bool as_pinned_matrix(const Strided *part, bool by_columns, Matrix *matrix)
+bool as_pinned_matrix(const Strided *part, bool by_columns, Matrix *matrix, ElementType type)
 {
+    const int64_t element = element_bytes(type);
     const Strided lines = by_columns ? strided_transposed(part) : *part;
-    if (lines.swapped || lines.rows == 0 || lines.cols == 0 ||
+    if (lines.type != type || lines.swapped || lines.rows == 0 || lines.cols == 0 ||
         (lines.cols > 1 && lines.col_bytes != element) ||
         (lines.rows > 1 &&
          (lines.row_bytes < lines.cols * element || lines.row_bytes % element != 0)) ||

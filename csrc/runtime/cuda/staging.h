@@ -20,7 +20,8 @@ void free_staging(Staging *staging);
 Status no_staging(size_t bytes);
 
 /* The part of a host array as a matrix in pinned memory, which the GPU can copy without staging;
- * column-major if by_columns. False if staging is necessary. */
-bool as_pinned_matrix(const Strided *part, bool by_columns, Matrix *matrix);
+ * column-major if by_columns. False if staging is necessary, as for a part of another type. */
+bool as_pinned_matrix(const Strided *part, bool by_columns, Matrix *matrix,
+                      ElementType type = ELEMENT_FLOAT32);
 
 #endif

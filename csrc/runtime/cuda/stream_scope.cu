@@ -144,15 +144,18 @@ void scope_free(StreamScope *scope, void *memory)
 }
 
 Status scope_launch(StreamScope *scope, const Variant *variant, const Sgemm *problem,
-                    const Addend *addend)
+                    const Addend *addend, const ElementType *types)
 {
     const Matrix &B = problem->B, &split = scope->pairs_of;
     const bool is_split = scope->pairs && B.data == split.data && B.rows == split.rows &&
                           B.cols == split.cols && B.batch_stride == 0;
     Prepared prepared = {is_split ? scope->pairs->matrix.data : nullptr, is_split};
-    const Launch where = {scope->device, scope->stream,
-                          nullptr,       {nullptr, is_split ? &prepared : nullptr},
-                          false,         addend};
+    Launch where = {scope->device, scope->stream,
+                    nullptr,       {nullptr, is_split ? &prepared : nullptr},
+                    false,         addend};
+    for (int operand = 0; types && operand < 2; ++operand) {
+        where.elements[operand] = types[operand];
+    }
     int64_t launched = 0;
     Status status = launch_contiguous(variant, problem, &where, &launched);
     if (status.code == STATUS_OUT_OF_MEMORY && !scope->captured) {

@@ -35,9 +35,10 @@ static inline Status scope_checked(const StreamScope *scope, const char *what, c
 Status scope_alloc(StreamScope *scope, size_t bytes, void **memory);
 void scope_free(StreamScope *scope, void *memory);
 
-/* Launches a variant in the scope's stream. If memory is short, frees buffers and tries again. */
+/* Launches a variant in the scope's stream. If memory is short, frees buffers and tries again.
+ * `types` are those of the elements of A and B, if not float32. */
 Status scope_launch(StreamScope *scope, const Variant *variant, const Sgemm *problem,
-                    const Addend *addend = nullptr);
+                    const Addend *addend = nullptr, const ElementType *types = nullptr);
 
 /* Launches many products of different shapes. */
 Status scope_launch_many(StreamScope *scope, const Variant *variant, const Sgemm *problems,
