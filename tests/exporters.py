@@ -174,6 +174,11 @@ class ByInterface(Exporter):
         }
 
 
+def _code_of(dtype: "np.dtype[Any]") -> int:
+    """DLPack's code of a type of elements."""
+    return 4 if dtype.name == "bfloat16" else 2 if dtype.kind == "f" else 0
+
+
 class ByDlpack(Exporter):
     kind: type = Plain
     device_type = DLPACK_KIND
@@ -190,11 +195,13 @@ class ByDlpack(Exporter):
             core.library_order(stream, self.stream)
         managed = self.kind()
         shape = (ctypes.c_int64 * len(self.shape))(*self.shape)
-        strides = (ctypes.c_int64 * len(self.shape))(*(s // 4 for s in self.strides))
+        strides = (ctypes.c_int64 * len(self.shape))(
+            *(s // self.dtype.itemsize for s in self.strides)
+        )
         offset = 8  # as if the matrix were a view into a larger array
         managed.tensor = Tensor(
             *(self.address - offset, self.device_type, self.device, len(self.shape)),
-            *(2 if self.dtype.kind == "f" else 0, 8 * self.dtype.itemsize, 1),
+            *(_code_of(self.dtype), 8 * self.dtype.itemsize, 1),
             *(shape, strides, offset),
         )
         if self.kind is Versioned:
@@ -261,10 +268,12 @@ class ByExchange(ByDlpack1):
 
     def _tensor(self) -> Tensor:
         self._shape = (ctypes.c_int64 * len(self.shape))(*self.shape)
-        self._strides = (ctypes.c_int64 * len(self.shape))(*(s // 4 for s in self.strides))
+        self._strides = (ctypes.c_int64 * len(self.shape))(
+            *(s // self.dtype.itemsize for s in self.strides)
+        )
         return Tensor(
             *(self.address - 8, self.device_type, self.device, len(self.shape)),
-            *(2 if self.dtype.kind == "f" else 0, 8 * self.dtype.itemsize, 1),
+            *(_code_of(self.dtype), 8 * self.dtype.itemsize, 1),
             *(self._shape, self._strides, 8),
         )
 

@@ -57,7 +57,7 @@ if not FAKE:
         "file",
         [
             *("test_on_gpu.py", "on_fake_gpu.py", "on_fake_exchange.py", "on_fake_many.py"),
-            "on_fake_contiguous.py",
+            *("on_fake_contiguous.py", "on_fake_16bit.py"),
         ],
     )
     def test_over_the_fake_cuda_runtime(file):
