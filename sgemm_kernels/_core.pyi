@@ -99,6 +99,9 @@ class _StreamOfCupy(Protocol):
     def ptr(self) -> int: ...
     def wait_event(self, event: Any) -> None: ...
 
+_Operand: TypeAlias = NDArray[np.float32] | NDArray[np.float16]
+"""A and B. NumPy has no type for bfloat16, which run() takes, too."""
+
 _Interface: TypeAlias = dict[str, Any]
 """The type of __cuda_array_interface__."""
 
@@ -149,8 +152,8 @@ class PreparedMatrix:
 @overload
 def run(
     variant: str | _CustomKernel,
-    A: NDArray[np.float32],
-    B: NDArray[np.float32] | PreparedMatrix,
+    A: _Operand,
+    B: _Operand | PreparedMatrix,
     *,
     C: NDArray[np.float32] | None = None,
     alpha: SupportsFloat = 1.0,
@@ -188,8 +191,8 @@ def run(
 @overload
 def run_many(
     variant: str | _CustomKernel,
-    As: Sequence[NDArray[np.float32]] | NDArray[np.float32],
-    Bs: Sequence[NDArray[np.float32]] | NDArray[np.float32],
+    As: Sequence[_Operand] | _Operand,
+    Bs: Sequence[_Operand] | _Operand,
     Cs: Sequence[NDArray[np.float32]] | None = None,
     *,
     alpha: SupportsFloat = 1.0,
@@ -246,7 +249,7 @@ def _run_measured(
     out: _Out,
     stream: _Stream | None = None,
 ) -> _Out: ...
-def prepare(B: NDArray[np.float32] | _OnGpu, *, device: str | None = None) -> PreparedMatrix: ...
+def prepare(B: _Operand | _OnGpu, *, device: str | None = None) -> PreparedMatrix: ...
 def empty(shape: int | tuple[int, ...]) -> NDArray[np.float32]: ...
 def _memory() -> tuple[int, int, int]: ...
 def _set_memory_limit(limit: int) -> None: ...

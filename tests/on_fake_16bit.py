@@ -81,7 +81,7 @@ def test_views_of_any_strides(rng, dtype):
 def test_an_output_that_overlaps_an_operand(rng):
     """By one byte alone, too."""
     B = of(rng, FLOAT16, K, N)
-    for first in (0, 4 * M * N - 2, 4 * M * N - 2 * M * K):
+    for first in (0, 2, 4 * M * N - 2):
         memory = np.zeros(4 * M * N + 2 * M * K, np.uint8)
         A = memory[first : first + 2 * M * K].view(np.float16).reshape(M, K)
         A[...] = of(rng, FLOAT16, M, K)

@@ -17,6 +17,7 @@ from sgemm_kernels.__main__ import main
 from sgemm_kernels.cli import c_library
 
 from .support import fake_cuda, printed_by
+from .test_c_16bit import Operand
 from .test_c_api import HOST, ON_CPU, Matrix, Place, Status, described
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -126,6 +127,17 @@ def test_signals_without_a_handler_still_end_a_product(tmp_path, capsys):
     assert subprocess.run([program], check=False).returncode == -signal.SIGALRM
 
 
+@needs("gfortran")
+def test_16_bit_operands_from_fortran(tmp_path, capsys):
+    module = Path(sgemm_kernels.get_include(), "sgemm_kernels.f90")
+    libs = config(capsys, "--libs")
+    strict = ["-Wall", "-Wextra", "-Werror", "-std=f2018"]
+    output("gfortran", *strict, module, NATIVE / "typed.f90", *libs, "-o", "it", cwd=tmp_path)
+    printed = output("./it", cwd=tmp_path)
+    assert printed.startswith("A has the dtype 7: pass SGEMM_KERNELS_FLOAT32 (0)")
+    assert printed.endswith(" 0.0\n")
+
+
 @needs("pkg-config")
 def test_pkg_config_finds_the_library(tmp_path, capsys):
     (folder,) = config(capsys, "--pkgconfigdir")
@@ -203,17 +215,19 @@ def test_the_library_exports_the_interface_alone():
 def test_the_fortran_module_has_the_functions_and_sizes_of_the_header(tmp_path):
     include = Path(sgemm_kernels.get_include())
     module = (include / "sgemm_kernels.f90").read_text()
-    for name in ("find_device", "multiply", "multiply_batched", "allocate", "free"):
+    products = ("multiply", "multiply_batched", "multiply_typed", "multiply_many_typed")
+    for name in ("find_device", *products, "allocate", "free"):
         assert f"sgemm_kernels_{name}(" in module
     program = tmp_path / "sizes.c"
     program.write_text(
         '#include <stdio.h>\n#include "sgemm_kernels.h"\n'
-        'int main(void) { printf("%zu %zu %zu", sizeof(sgemm_kernels_matrix),'
-        "sizeof(sgemm_kernels_place), sizeof(sgemm_kernels_status)); return 0; }\n"
+        'int main(void) { printf("%zu %zu %zu %zu", sizeof(sgemm_kernels_matrix),'
+        "sizeof(sgemm_kernels_operand), sizeof(sgemm_kernels_place), "
+        "sizeof(sgemm_kernels_status)); return 0; }\n"
     )
     output(CC, program, f"-I{include}", "-o", tmp_path / "sizes")
     sizes = output(tmp_path / "sizes")
-    assert sizes == " ".join(str(ctypes.sizeof(each)) for each in (Matrix, Place, Status))
+    assert sizes == " ".join(str(ctypes.sizeof(each)) for each in (Matrix, Operand, Place, Status))
     assert "message(504)" in module
 
 

@@ -684,10 +684,10 @@ struct Reach {
 
 /* The host memory behind an address, if the GPU could access all that is within reach; otherwise
  * NULL. Requires the lock. */
-char *reached(char *data, const Reach &reach)
+char *reached(char *data, const Reach &reach, ElementType type)
 {
     char *const first = data + reach.before;
-    const size_t bytes = static_cast<size_t>(reach.after - reach.before) + sizeof(float);
+    const size_t bytes = static_cast<size_t>(reach.after - reach.before + element_bytes(type));
     if (char *const content = device_content(first, bytes)) {
         return content - reach.before;
     }
@@ -696,17 +696,17 @@ char *reached(char *data, const Reach &reach)
 
 /* Translates the matrices of a batch to the host memory behind them; false if the GPU could not
  * access it. */
-bool reachable(Matrix *matrix, int64_t count)
+bool reachable(Matrix *matrix, int64_t count, ElementType type = ELEMENT_FLOAT32)
 {
     if (matrix->rows == 0 || matrix->cols == 0) {
         return true;
     }
-    constexpr int64_t element = sizeof(float);
+    const int64_t element = element_bytes(type);
     Reach reach;
     reach.extend(matrix->rows, matrix->row_stride * element);
     reach.extend(matrix->cols, matrix->col_stride * element);
     reach.extend(count, matrix->batch_stride * element);
-    char *const there = reached(reinterpret_cast<char *>(matrix->data), reach);
+    char *const there = reached(reinterpret_cast<char *>(matrix->data), reach, type);
     matrix->data = there ? reinterpret_cast<float *>(there) : matrix->data;
     return there != nullptr;
 }
@@ -717,7 +717,7 @@ bool reachable(Strided *array)
     Reach reach;
     reach.extend(array->rows, array->row_bytes);
     reach.extend(array->cols, array->col_bytes);
-    char *const there = reached(array->data, reach);
+    char *const there = reached(array->data, reach, array->type);
     array->data = there ? there : array->data;
     return there != nullptr;
 }
@@ -810,6 +810,7 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
     const int device = where->device;
     const Sgemm p = *problem;
     const Matrix added = where->addend ? where->addend->matrix : Matrix{};
+    const ElementType types[] = {where->elements[0], where->elements[1]};
     const size_t scratch_bytes = state().scratch_bytes;
     submit(stream_named(where->stream), [=] {
         Sgemm real = p;
@@ -825,8 +826,8 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
             }
             const char *const zeros =
                 counters ? device_content(counters, counter_count * sizeof *counters) : nullptr;
-            all = (p.alpha == 0.0f ||
-                   (reachable(&real.A, real.count) && reachable(&real.B, real.count))) &&
+            all = (p.alpha == 0.0f || (reachable(&real.A, real.count, types[0]) &&
+                                       reachable(&real.B, real.count, types[1]))) &&
                   reachable(&real.C, real.count) &&
                   (!added.data || reachable(&in_place.addend, real.count)) &&
                   (content || !scratch) && (zeros || !counters) &&
@@ -845,9 +846,13 @@ Status launch(Launcher *on_cpu, const Sgemm *problem, const Launch *where)
         in_place.result = real.C;
         const Addend addend = {in_place.addend, 0, copy_in_stream, &in_place};
         const Launch here = {
-            0,        nullptr,
-            nullptr,  {places[0] ? &prepared[0] : nullptr, places[1] ? &prepared[1] : nullptr},
-            is_small, added.data ? &addend : nullptr};
+            0,
+            nullptr,
+            nullptr,
+            {places[0] ? &prepared[0] : nullptr, places[1] ? &prepared[1] : nullptr},
+            is_small,
+            added.data ? &addend : nullptr,
+            {types[0], types[1]}};
         if (!all) {
             lose(device, cudaErrorIllegalAddress);
         } else if (on_cpu(&real, &here).code != STATUS_OK) {

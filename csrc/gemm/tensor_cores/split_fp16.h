@@ -562,7 +562,8 @@ inline Split plan_split(const Matrix &X, int64_t count, Arrays *arrays)
     s.to.groups = (X.rows + group_rows - 1) / group_rows;
     s.to.chunks = static_cast<int>((X.cols + k_chunk - 1) / k_chunk);
     s.to.matrices = X.batch_stride == 0 ? 1 : count;
-    const int64_t to_fill = blocks_to_fill / (s.to.groups * s.to.matrices);
+    const int64_t blocks = s.to.groups * s.to.matrices; // none for prepare()'s product of no rows
+    const int64_t to_fill = blocks_to_fill / (blocks > 0 ? blocks : 1);
     const int64_t most = to_fill > max_parts ? max_parts : to_fill;
     s.parts = static_cast<int>(most > parts_at_once ? most : parts_at_once);
     s.parts = s.to.chunks < s.parts ? s.to.chunks : s.parts;
