@@ -247,7 +247,7 @@ def test_many_products_of_all_types(model, rng):
     results = sgemm_kernels.run_many("auto", As, Bs, Cs, beta=0.5, device="cpu")
     for A, B, C, result in zip(As, Bs, Cs, results, strict=True):
         assert share(result, A, B, C=C, beta=0.5) <= 1
-        if A.dtype == B.dtype:
+        if A.dtype == B.dtype != FLOAT32:
             assert same_bits(result, run("auto", A, B, C=C, beta=0.5))
 
 
