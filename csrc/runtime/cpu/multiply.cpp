@@ -224,7 +224,7 @@ static Status multiply_together(const Product *products, int64_t count)
             : status_error(STATUS_OUT_OF_MEMORY, "no host memory for a list of %lld products",
                            static_cast<long long>(count));
     for (int64_t n = 0; n < count && status.code == STATUS_OK; ++n) {
-        status = take_all(&products[n], true, &operands[n], &problems[n], nullptr);
+        status = take_all(&products[n], gpu_copies(), &operands[n], &problems[n], nullptr);
     }
     if (status.code == STATUS_OK) {
         const Launch where = {products->device, nullptr, &products->interrupt, {}, false};
