@@ -90,8 +90,8 @@ static Status multiply_in_separate_buffer(const Product *product, const Batch *b
     return status;
 }
 
-/* Whether `direct` multiplies the operands sooner than `auto` multiplies float32 copies of them. The
- * products of a batch that are smaller than the device share launches only in float32. */
+/* Whether `direct` multiplies the operands sooner than `auto` multiplies float32 copies of them.
+ * The products of a batch that are smaller than the device share launches only in float32. */
 static bool suits_direct(const Product *product)
 {
     const int64_t most = INT32_MAX - 256; /* so that the corners of all tiles are ints */

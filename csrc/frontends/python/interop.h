@@ -37,9 +37,9 @@ bool interop_locate(Imported *imported, PyObject *module);
 /* Sets *stream to the stream that the array's library queues its work in. */
 bool interop_current_stream(const Imported *imported, void **stream);
 
-/* Imports the array, which must have a dtype that run() takes, and makes the stream of `scope` wait until it is
- * ready. Sets an exception and returns false if it is not such an array or the library refuses. The
- * caller must call interop_release either way. */
+/* Imports the array, which must have a dtype that run() takes, and makes the stream of `scope` wait
+ * until it is ready. Sets an exception and returns false if it is not such an array or the library
+ * refuses. The caller must call interop_release either way. */
 bool interop_import(Imported *imported, StreamScope *scope, PyObject *module);
 
 /* Releases the array to its library. */
