@@ -77,6 +77,18 @@ static __device__ __forceinline__ float max_or_nan(float a, float b)
 #endif
 }
 
+/* The smaller one; NaN if either is NaN. */
+static __device__ __forceinline__ float min_or_nan(float a, float b)
+{
+#ifdef SGEMM_SM80
+    float smaller;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(smaller) : "f"(a), "f"(b));
+    return smaller;
+#else
+    return a != a || b != b ? NAN : a < b ? a : b;
+#endif
+}
+
 /* ------------------------------------------------------------------ cp.async */
 
 /* Copies one float to shared memory asynchronously. If it is not inside the matrix, writes 0 and
