@@ -317,7 +317,7 @@ static SmallBatchPlan best_packed(SmallBatchPlan best, const PlanShape *s, const
 
 SmallBatchPlan small_batch_plan(const PlanShape *s, const PlanDevice *d)
 {
-    enum { MOST_PACKED = 44, MOST_INTENSITY = 24, THIN = 16 };
+    enum { MOST_PACKED = 44, MOST_INTENSITY = 14, THIN = 16 };
     const bool in_float4s = s->M % 4 == 0 && s->N % 4 == 0 && s->K % 4 == 0 && s->A.aligned &&
                             s->B.aligned && s->C_is_float4;
     const bool is_small = most(most(s->M, s->N), s->K) <= MOST_PACKED;
@@ -325,7 +325,8 @@ SmallBatchPlan small_batch_plan(const PlanShape *s, const PlanDevice *d)
         return packed_plan(s, s->M, 1, d);
     }
     const SmallBatchPlan plan = tile_plan(s, d);
-    const bool is_for_tiles = is_small || (in_float4s && least(s->M, s->N) <= THIN);
+    const bool is_vector = least(s->M, s->N) == 1; /* for dot.h */
+    const bool is_for_tiles = is_small || is_vector || (in_float4s && least(s->M, s->N) <= THIN);
     return s->packed && !is_for_tiles && s->K > 0 && intensity(s) <= MOST_INTENSITY
                ? best_packed(plan, s, d)
                : plan;
