@@ -280,8 +280,8 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
         return found;
     }
 
-    /* Whether all of a thread's results pass: as for nearly all threads, and found sooner than which
-     * of them do. */
+    /* Whether all of a thread's results pass. They do in nearly all threads, and this is found
+     * sooner than which of them pass. */
     static __device__ __forceinline__ bool all_pass(const float (&sum)[T::MI][T::NI][4])
     {
         float least[4] = {INFINITY, INFINITY, INFINITY, INFINITY}; // four, to hide latency
