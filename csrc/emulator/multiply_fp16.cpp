@@ -74,8 +74,8 @@ void add_products(const FactorA &a, const FactorB &b, float *d, int first, int e
     Number unit[rows * cols], per_unit[rows * cols];
     for (int i = 0; i < rows * cols; ++i) {
         const int field = static_cast<int>(bits_of<uint32_t>(d[i]) >> 23 & 255);
-        /* A sum of 0 does not count. A product's exponent is at least -252. */
-        const int of_d = d[i] == 0.0f ? -252 : (field > 1 ? field : 1) - 127;
+        /* Of a sum of 0: found by comparing bf16 products with an H200. */
+        const int of_d = d[i] == 0.0f ? -133 : (field > 1 ? field : 1) - 127;
         const int top = of_d > largest[i] ? of_d : largest[i];
         /* No fp16 product has an exponent below -28, and units must be normal floats. */
         const int clamped = !is_fp16 || top > -100 ? top : -100;

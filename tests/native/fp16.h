@@ -170,7 +170,8 @@ inline float sum_of(const uint16_t (&a_row)[16], const uint16_t (&b_col)[16], fl
     if (largest == INT32_MIN) {
         return 0.0f;
     }
-    const int unit = largest - 25; // smaller bits are cut off
+    largest = std::max(largest, -133); // the exponent of a `before` of zero
+    const int unit = largest - 25;     // smaller bits are cut off
     __int128 sum = 0;
     for (const Term &term : terms) {
         const int up = term.significand ? term.exponent - term.point - unit : 0; // at most 25
