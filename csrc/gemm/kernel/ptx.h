@@ -42,11 +42,12 @@ template <class T> static __device__ __forceinline__ void keep_address(T *&point
 #endif
 }
 
-/* Stops the compiler from hoisting: what depends on the value is recomputed at each use, which
- * frees registers. */
-static __device__ __forceinline__ void recompute_from(unsigned &value)
+/* Stops the compiler from hoisting: expressions that depend on the value are recomputed at each
+ * use, which frees registers. */
+template <class T> static __device__ __forceinline__ void recompute_from(T &value)
 {
 #ifdef __CUDACC__
+    static_assert(sizeof value == 4, "in one register");
     asm volatile("" : "+r"(value));
 #else
     (void)value;
@@ -92,13 +93,22 @@ static __device__ __forceinline__ float min_or_nan(float a, float b)
 /* ------------------------------------------------------------------ cp.async */
 
 /* Copies one float to shared memory asynchronously. If it is not inside the matrix, writes 0 and
- * reads nothing. The L2 cache prefetches the 128 bytes around it. */
+ * reads nothing. The L2 cache prefetches the FETCHED bytes around it. */
+template <int FETCHED = 128>
 static __device__ __forceinline__ void cp_async4(float *to, const float *from, bool inside,
                                                  int line = __builtin_LINE())
 {
+    static_assert(FETCHED == 128 || FETCHED == 256, "sizes that cp.async knows");
 #ifdef SGEMM_SM80
-    asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 4, %2;" ::"r"(smem_address(to)),
-                 "l"(from), "r"(inside ? 4 : 0));
+    const unsigned address = smem_address(to);
+    const int bytes = inside ? 4 : 0;
+    if constexpr (FETCHED == 128) {
+        asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 4, %2;" ::"r"(address),
+                     "l"(from), "r"(bytes));
+    } else {
+        asm volatile("cp.async.ca.shared.global.L2::256B [%0], [%1], 4, %2;" ::"r"(address),
+                     "l"(from), "r"(bytes));
+    }
 #elif !defined(__CUDACC__)
     grid_copy_async(to, inside ? from : nullptr, 4, line);
 #endif

@@ -3,6 +3,7 @@
 #define SGEMM_KERNELS_ASYNC_TILES_H
 
 #include "../kernel/ptx.h"
+#include "fragment.h"
 
 /* Added to each row of a shared tile, so that floats stored one below the other are in different
  * banks. */
@@ -63,35 +64,6 @@ template <int ROWS, int BK, int THREADS> struct AsyncLoader {
                 cp_async4(to + d * (ROWS + padding), source, 0 < rows_inside && k + d < depth,
                           line);
                 source += step * k_stride;
-            }
-        }
-    }
-};
-
-/* A thread's values of A and B at one step of K: float4 of both, 4 * ROWS rows and 4 * COLS
- * columns apart. */
-template <int TM, int TN, int ROWS, int COLS> struct Fragment {
-    float a[TM], b[TN];
-
-    __device__ __forceinline__ void load(const float *As, const float *Bs)
-    {
-        for (int i = 0; i < TM; i += 4) {
-            read4(a + i, As + i * ROWS);
-        }
-        for (int j = 0; j < TN; j += 4) {
-            read4(b + j, Bs + j * COLS);
-        }
-    }
-
-    /* Every other row goes backwards, so that each multiply-add shares an operand with the
-     * previous one, which the register file then delivers once. */
-    template <int FIRST = 0, int LAST = TM>
-    __device__ __forceinline__ void multiply(float (&sum)[TM][TN]) const
-    {
-        for (int i = FIRST; i < LAST; ++i) {
-            for (int n = 0; n < TN; ++n) {
-                const int j = i % 2 ? TN - 1 - n : n;
-                sum[i][j] = multiply_add(a[i], b[j], sum[i][j]);
             }
         }
     }

@@ -67,7 +67,7 @@ static __device__ __forceinline__ void read_part(float (&to)[WIDTH], const Part<
     if constexpr (!SLICES) {
         read_of_block(to, &own.results[0][row][col], part);
     } else if constexpr (WIDTH == 4) {
-        read_float4(to, &own.results[part][row][col]);
+        read4(to, &own.results[part][row][col]);
     } else {
         to[0] = own.results[part][row][col];
     }

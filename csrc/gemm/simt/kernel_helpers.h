@@ -1,61 +1,18 @@
-/* Helpers of the kernels of simt, in addition to kernel.h: compiler workarounds, integer division,
- * programmatic dependent launch, and stores relative to a thread's first result. */
+/* Helpers of the kernels of simt, in addition to those of gemm/kernel: integer division, and stores
+ * relative to a thread's first result. */
 #ifndef SGEMM_GEMM_KERNEL_HELPERS_H
 #define SGEMM_GEMM_KERNEL_HELPERS_H
 
-#include "../kernel/kernel.h"
-
-/* Keeps a pointer in a register. Otherwise nvcc recomputes each of a series of addresses. */
-#ifdef __CUDACC__
-#define KEEP(pointer) asm volatile("" : "+l"(pointer))
-#else
-#define KEEP(pointer) (void)(pointer)
-#endif
-
-/* Stops the compiler from hoisting: expressions that depend on the value are recomputed at each
- * use, which frees registers. */
-template <class T> static __device__ __forceinline__ void recompute_from(T &value)
-{
-#ifdef __CUDACC__
-    static_assert(sizeof value == 4, "in one register");
-    asm volatile("" : "+r"(value));
-#else
-    (void)value;
-#endif
-}
+#include "../kernel/ptx.h"
 
 /* Computes the value here. Otherwise the compiler moves the computation past the branch that
  * follows, and each result gets its own branch. */
 static __device__ __forceinline__ void compute_here(float &value)
 {
-#if defined(__CUDACC__) && !defined(SGEMM_HIP)
+#ifdef __CUDACC__
     asm volatile("" : "+f"(value));
 #else
     (void)value;
-#endif
-}
-
-#if defined(__CUDACC__) && !defined(SGEMM_HIP)
-/* A 32-bit address within the shared memory window. */
-static __device__ __forceinline__ unsigned shared_address(const void *in_shared_memory)
-{
-    return static_cast<unsigned>(__cvta_generic_to_shared(in_shared_memory));
-}
-#endif
-
-/* Lets the blocks of the next kernel on the stream start, if it was launched with `overlaps`. */
-static __device__ __forceinline__ void let_next_kernel_begin()
-{
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
-/* Waits until the results of the previous kernel on the stream are visible. */
-static __device__ __forceinline__ void wait_for_kernel_before()
-{
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 

@@ -2,6 +2,7 @@
  * in simt and auto on the CPU device. They take any strides and batches. `portable` is the idea of
  * the ladder's warptile (../../ladder/08_warptile.cu explains it). */
 #include "float4_loader.h"
+#include "fragment.h"
 
 namespace {
 
@@ -22,33 +23,6 @@ constexpr int B_LOADS = BK * BN / (4 * threads); // float4 of B's tile that each
 static_assert(ROWS * COLS == LANES, "a warp's threads share its results evenly");
 static_assert(BM * BK == 4 * threads && BK * BN == B_LOADS * 4 * threads,
               "each thread loads one float4 of A's tile and B_LOADS of B's");
-
-/* A thread's values of A and B at one step of K. */
-struct Fragment {
-    float a[TM], b[TN];
-
-    __device__ __forceinline__ void load(const float *As, const float *Bs)
-    {
-        for (int i = 0; i < TM; i += 4) {
-            read4(a + i, As + i * ROWS);
-        }
-        for (int j = 0; j < TN; j += 4) {
-            read4(b + j, Bs + j * COLS);
-        }
-    }
-
-    /* Every other row goes backwards, so that neighbouring multiply-adds always share an
-     * operand, which the register file then delivers once. */
-    __device__ __forceinline__ void multiply(float (&sum)[TM][TN]) const
-    {
-        for (int i = 0; i < TM; ++i) {
-            for (int n = 0; n < TN; ++n) {
-                const int j = i % 2 ? TN - 1 - n : n;
-                sum[i][j] = multiply_add(a[i], b[j], sum[i][j]);
-            }
-        }
-    }
-};
 
 __global__ void __launch_bounds__(threads, 1) portable(const Sgemm p)
 {
@@ -78,7 +52,7 @@ __global__ void __launch_bounds__(threads, 1) portable(const Sgemm p)
     __syncthreads(); // the first tiles are complete
 
     float sum[TM][TN] = {};
-    Fragment even, odd;
+    Fragment<TM, TN, ROWS, COLS> even, odd;
     const float *a = &As[0][0][ty], *b = &Bs[0][0][tx];
     even.load(a, b);
     int now = 0;

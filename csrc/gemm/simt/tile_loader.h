@@ -75,11 +75,11 @@ template <int LINES, int DEPTH, int LD, int THREADS, int DEEP, bool K_MAJOR> str
             for (int i = 0; i < LINES; i += lines) {
                 UNROLL(DEPTH / deep)
                 for (int d = 0; d < DEPTH; d += deep) {
-                    copy_async<fetched>(to + d * LD + i, from + d,
-                                        i < count && (INSIDE || k + d < depth));
+                    cp_async4<fetched>(to + d * LD + i, from + d,
+                                       i < count && (INSIDE || k + d < depth));
                 }
                 from += stride;
-                KEEP(from);
+                keep_address(from);
             }
         } else if (whole) {
             const int64_t stride = rows * depth_stride;
@@ -87,11 +87,10 @@ template <int LINES, int DEPTH, int LD, int THREADS, int DEEP, bool K_MAJOR> str
             for (int d = 0; d < DEPTH; d += rows) {
                 UNROLL(float4s / side)
                 for (int q = 0; q < LINES; q += 4 * side) {
-                    copy_float4_async(to + d * LD + q, from + q,
-                                      q < count && (INSIDE || k + d < depth));
+                    cp_async16(to + d * LD + q, from + q, q < count && (INSIDE || k + d < depth));
                 }
                 from += stride;
-                KEEP(from);
+                keep_address(from);
             }
         } else {
             const int64_t stride = single_rows * depth_stride;
@@ -99,11 +98,11 @@ template <int LINES, int DEPTH, int LD, int THREADS, int DEEP, bool K_MAJOR> str
             for (int d = 0; d < DEPTH; d += single_rows) {
                 UNROLL(LINES / singles)
                 for (int i = 0; i < LINES; i += singles) {
-                    copy_async<128>(to + d * LD + i, from + i,
-                                    i < count && (INSIDE || k + d < depth));
+                    cp_async4<128>(to + d * LD + i, from + i,
+                                   i < count && (INSIDE || k + d < depth));
                 }
                 from += stride;
-                KEEP(from);
+                keep_address(from);
             }
         }
     }

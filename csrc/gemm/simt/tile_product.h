@@ -3,6 +3,7 @@
 #define SGEMM_GEMM_TILE_PRODUCT_H
 
 #include "../plan/tiles.h"
+#include "fragment.h"
 #include "tile_loader.h"
 
 /* DEEP of TileLoader for tiles with slices, measured on 9.0. With 16, the compiler spills registers
@@ -88,36 +89,6 @@ template <class G> struct ThreadTile {
     }
 };
 
-/* A thread's values of A and B at one step of K: float4s, which are 4 * ROWS rows and 4 * COLS
- * columns apart. There are two sets: one is loaded while the other is multiplied. */
-template <int TM, int TN, int ROWS, int COLS> struct Fragments {
-    float a[TM], b[TN];
-
-    __device__ __forceinline__ void load(const float *As, const float *Bs)
-    {
-        for (int i = 0; i < TM; i += 4) {
-            read_float4(a + i, As + i * ROWS);
-        }
-        for (int j = 0; j < TN; j += 4) {
-            read_float4(b + j, Bs + j * COLS);
-        }
-    }
-
-    /* Adds the products of rows FIRST to LAST - 1. Every other row goes backwards. Then each
-     * multiply-add shares an operand with the previous one, and the register file delivers it
-     * once. */
-    template <int FIRST = 0, int LAST = TM>
-    __device__ __forceinline__ void multiply(float (&sum)[TM][TN]) const
-    {
-        for (int i = FIRST; i < LAST; ++i) {
-            for (int n = 0; n < TN; ++n) {
-                const int j = i % 2 ? TN - 1 - n : n;
-                sum[i][j] = multiply_add(a[i], b[j], sum[i][j]);
-            }
-        }
-    }
-};
-
 constexpr int band_rows = 8;
 
 /* The first row and column of a tile of C. Tiles are numbered in bands of 8 rows, column by column
@@ -162,7 +133,7 @@ KERNEL_BODY void multiply_tiles(int tiles, const ThreadTile<G> &own, float (&sum
 {
     typename G::Shared &shared = dynamic_shared<typename G::Shared>();
     constexpr int cut = 2; // rows of an odd step multiplied before the loop's end
-    Fragments<G::TM, G::TN, G::lanes_down, G::lanes_across> even, odd = {};
+    Fragment<G::TM, G::TN, G::lanes_down, G::lanes_across> even, odd = {};
     constexpr int own_depth = G::BK / G::slices; // steps of a tile in this warp's slice
     const int slice = G::slices == 1 ? 0 : threadIdx.x / 32 / G::warps_of_slice * own_depth;
     const float *As = &shared.As[0][slice][own.row], *Bs = &shared.Bs[0][slice][own.col];

@@ -79,7 +79,7 @@ template <int ROWS> struct GemvBlock {
             UNROLL(4)
             for (int n = 0; n < 4; ++n) {
                 if (i + n * step < count) {
-                    copy_async<128>(&shared.factors[r][i + n * step], from, true);
+                    cp_async4<128>(&shared.factors[r][i + n * step], from, true);
                 }
                 from += step * A.col_stride;
             }
@@ -167,9 +167,9 @@ __device__ __forceinline__ void load_once(float *to, const float *from)
 {
 #ifdef __CUDACC__
     const float4 vector = __ldcs(reinterpret_cast<const float4 *>(from));
-    read_float4(to, &vector.x);
+    read4(to, &vector.x);
 #else
-    read_float4(to, from);
+    read4(to, from);
 #endif
 }
 
@@ -318,7 +318,7 @@ __device__ __forceinline__ void add_column(const Sgemm &p, const GemvBlock<ROWS>
             for (int r = 0; r < ROWS; ++r) {
                 float factor[4] = {};
                 if (d * step < left && r < block.rows) {
-                    read_float4(factor, a + r * p.A.row_stride);
+                    read4(factor, a + r * p.A.row_stride);
                 }
                 UNROLL(4)
                 for (int i = 0; i < 4; ++i) {
@@ -444,7 +444,7 @@ add_columns(const Sgemm &p, const GemvBlock<ROWS> &block, int64_t col, int share
             for (int r = 0; r < ROWS; ++r) {
                 float factor[4] = {};
                 if (STAGED && own) {
-                    read_float4(factor, &shared.factors[r][at + 4 * (sharer + d * sharers)]);
+                    read4(factor, &shared.factors[r][at + 4 * (sharer + d * sharers)]);
                 } else if (!STAGED && own && r < block.rows) {
                     UNROLL(4)
                     for (int i = 0; i < 4; ++i) {

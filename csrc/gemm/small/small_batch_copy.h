@@ -37,11 +37,11 @@ KERNEL_BODY void begin_copy(float *to, const float *from, bool inside, bool shar
     grid_copy_async(to, inside ? from : nullptr, 4 * N, __LINE__);
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     if (N == 4 && !shared_by_all) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_address(to)),
                      "l"(from), "r"(inside ? 16 : 0)
                      : "memory");
     } else {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(to)),
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(smem_address(to)),
                      "l"(from), "n"(4 * N), "r"(inside ? 4 * N : 0)
                      : "memory");
     }
