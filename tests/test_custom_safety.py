@@ -225,7 +225,7 @@ ENDLESS_LOOP = "float sum = 0.0f; for (volatile int n = ENDLESS; n;) n = n;"
 
 
 def test_an_endless_trace_ends_sanitize():
-    """Only the counting build is endless."""
+    """Only the traced build is endless."""
     text = changed("float sum = 0.0f;", ENDLESS_LOOP)
     text = f"""#if defined(SGEMM_SANITIZED) || !defined(SGEMM_TRACED)
 #define ENDLESS 0

@@ -1,4 +1,4 @@
-"""Compares the counts of the counting build with formulas, and plants a bank conflict."""
+"""Compares the counts of the traced build with formulas, and plants a bank conflict."""
 
 import dataclasses
 import html

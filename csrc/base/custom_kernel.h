@@ -39,12 +39,12 @@ typedef struct {
     const Variant *variant; /* with a launcher for the device that the library was compiled for */
     void (*use_cores)(int number,
                       int quota); /* usable_cores_set; NULL if the library starts no threads */
-    /* count_block in a counting build; otherwise NULL. */
+    /* trace_block in a traced build; otherwise NULL. */
     Status (*count)(const Variant *variant, int64_t batch, int64_t M, int64_t N, int64_t K,
                     const Interrupt *interrupt, struct Counts *counts);
     /* Sets the struct that the library uses on GPUs. It must outlive the library. */
     void (*use_gpu)(const CustomGpu *gpu);
-    /* Launches the kernel on a GPU through the struct of use_gpu. NULL in a counting build, and in
+    /* Launches the kernel on a GPU through the struct of use_gpu. NULL in a traced build, and in
      * a library that nvcc compiled, which contains the GPU code itself. */
     Launcher *launch_on_gpu;
 } CustomKernel;

@@ -30,8 +30,8 @@
 #include "../emulator/sanitizer/sanitizer.h"
 
 #ifdef SGEMM_TRACED
-extern "C" const Variant *const __start_sgemm_counted[];
-#define KERNEL __start_sgemm_counted[0]
+extern "C" const Variant *const __start_sgemm_traced[];
+#define KERNEL __start_sgemm_traced[0]
 #else
 #define KERNEL &variant_custom
 #endif

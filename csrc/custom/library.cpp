@@ -20,8 +20,8 @@ void use_gpu(const CustomGpu *to_use)
 } // namespace
 
 #ifdef SGEMM_TRACED
-extern "C" const Variant *const __start_sgemm_counted[];
-#define VARIANT_CUSTOM __start_sgemm_counted[0]
+extern "C" const Variant *const __start_sgemm_traced[];
+#define VARIANT_CUSTOM __start_sgemm_traced[0]
 #else
 #define VARIANT_CUSTOM &variant_custom
 #endif
@@ -42,7 +42,7 @@ extern "C" const CustomGpu *custom_gpu_of_library(void)
 
 #define PARTS                                                                                      \
     {                                                                                              \
-        CUSTOM_KERNEL_VERSION, VARIANT_CUSTOM, usable_cores_set, count_block, nullptr, nullptr     \
+        CUSTOM_KERNEL_VERSION, VARIANT_CUSTOM, usable_cores_set, trace_block, nullptr, nullptr     \
     }
 
 #else

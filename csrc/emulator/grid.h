@@ -101,7 +101,7 @@ template <class Problem> struct KernelCall {
     const Problem *problem;
 };
 
-/* AnyKernel.call, with a KernelCall as `what`. Static, because the counting build compiles the same
+/* AnyKernel.call, with a KernelCall as `what`. Static, because the traced build compiles the same
  * kernels again. */
 template <class Problem> static void call_kernel(const void *what)
 {

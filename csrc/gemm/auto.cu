@@ -1,7 +1,7 @@
 // `simt` and `auto`: they choose a plan for each product (plan.c) and launch its kernel. `simt`
 // uses CUDA cores only; `auto` uses tensor cores if these are estimated to be faster.
 // docs/inside/engine.md.
-#ifndef SGEMM_TRACED // the counting build counts the rungs
+#ifndef SGEMM_TRACED // the traced build counts the rungs
 #include "../base/addend.h"
 #include "kernel/kernel.h"
 

@@ -1,4 +1,4 @@
-"""Adds tables of all calls and shared arrays to the assembly of a counting build.
+"""Adds tables of all calls and shared arrays to the assembly of a traced build.
 
 The access trace counts a kernel's memory accesses by source line. The compiler inserts a call at
 each access. The function has its return address, but only the compiler can map that to a line.
@@ -121,7 +121,7 @@ def annotate(assembly: str, apart: int = 0, own: Collection[str] = ()) -> str:
         calls += 1
         lines += [
             # Counts the compiler's own copies too.
-            re.sub(r"\bmemcpy\b", "count_memcpy", text),
+            re.sub(r"\bmemcpy\b", "traced_memcpy", text),
             f".Lsgemm_call{calls}:",
             # ?: if the linker drops one of two equal functions, it also drops these entries
             '\t.pushsection sgemm_call_sites,"a?"',

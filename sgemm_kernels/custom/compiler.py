@@ -112,7 +112,7 @@ def run_build() -> Build:
 
 
 def access_trace_build() -> Build:
-    """A library that counts the first block's accesses, as the extension's counting build."""
+    """A library that counts the first block's accesses, as the extension's traced build."""
     clang = "clang" in find_compiler()[1]
     # Loops stay in the order of the text, in which the checking build looks for their rounds.
     kernel = ("-O0",) if clang else ("-O1", "-fno-tree-sra", "-fno-reorder-blocks")
@@ -323,7 +323,7 @@ def _link(
 ) -> None:
     command = [*shlex.split(compiler[0]), *build.link, "-pthread", *map(str, objects)]
     done = run_compiler([*command, "-Wl,--no-undefined", "-o", str(target)], target.parent)
-    if done.returncode and re.search("variant_custom|__start_sgemm_counted", done.stderr):
+    if done.returncode and re.search("variant_custom|__start_sgemm_traced", done.stderr):
         raise CompileError(
             f"{source.file} says nowhere how its kernel is launched: end it with a line such as\n"
             '    RUNG(mine, "what it does", "mine.cu", spec, {7, 5});\n'

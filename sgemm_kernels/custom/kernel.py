@@ -410,7 +410,7 @@ class Kernel:
         return self._open("cpu")[2] or ""
 
     def countable(self) -> Any:
-        """The capsule of the counting build."""
+        """The capsule of the traced build."""
         return self._open("count")[0]
 
     def lines_of(self, file: str) -> list[str]:

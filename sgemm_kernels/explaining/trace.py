@@ -149,7 +149,7 @@ def _cut(text: str, length: int) -> str:
 def trace(variant: str | CustomKernel, *size: Size) -> Trace:
     """Counts the memory accesses of a kernel's first block, for A (M, K) and B (K, N).
 
-    For a batch, counts the first block of every product. Works on any machine: the counting build
+    For a batch, counts the first block of every product. Works on any machine: the traced build
     runs on the CPU device, with alpha = 1, beta = 0 and row-major operands that are aligned as on a
     GPU. The rows of one product are padded to 16 bytes; a batch has no gaps. M and N matter only if
     they cut the block short, or if rows of a batch begin at other places of a sector. The time

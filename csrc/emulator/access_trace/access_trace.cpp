@@ -18,7 +18,7 @@
 #include "traced.h"
 #undef run_grid
 
-/* Tables that build_backend/counting.py adds to each object: the source line for every return
+/* Tables that build_backend/traced.py adds to each object: the source line for every return
  * address, and every shared array. Each `place` is relative to its own address. */
 struct CallSite {
     int32_t place;
@@ -34,7 +34,7 @@ struct SharedArray {
 extern "C" {
 extern const CallSite __start_sgemm_call_sites[], __stop_sgemm_call_sites[];
 extern const SharedArray __start_sgemm_shared_arrays[], __stop_sgemm_shared_arrays[];
-extern const Variant *const __start_sgemm_counted[], *const __stop_sgemm_counted[];
+extern const Variant *const __start_sgemm_traced[], *const __stop_sgemm_traced[];
 }
 #pragma GCC visibility pop
 
@@ -96,7 +96,7 @@ struct Counter {
 };
 
 pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
-Counter *counter; /* NULL while count_block is not running */
+Counter *counter; /* NULL while trace_block is not running */
 
 int thread_number()
 {
@@ -402,8 +402,8 @@ void count_thread(const void *)
 
 } /* namespace */
 
-Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
-                  int cluster, int, const Interrupt *interrupt, int64_t matrices)
+Status traced_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
+                   int cluster, int, const Interrupt *interrupt, int64_t matrices)
 {
     const size_t lasting = counter->arrays.size();
     counter->kernel = kernel;
@@ -469,22 +469,22 @@ void name_operand(const char *name, const Matrix &X, size_t bytes)
     }
 }
 
-void count_copy(bool begins)
+void traced_copy(bool begins)
 {
     counter->copying = begins;
 }
 
-void count_tensor_multiply_adds(int number)
+void traced_tensor_multiply_adds(int number)
 {
     counter->counts->tensor_multiply_adds += number;
 }
 
 /* Counts chunk by chunk. Chunks outside the tensor are only written, as zeros. */
-void count_tile(void *to, const TensorMap *map, uint64_t *, int x, int y, int)
+void traced_tile(void *to, const TensorMap *map, uint64_t *, int x, int y, int)
 {
     const void *const here = __builtin_return_address(0);
     const int in_row = bytes_of_row(map) / chunk_bytes;
-    count_copy(true);
+    traced_copy(true);
     for (int chunk = 0; chunk < in_row * map->tile_outer; ++chunk) {
         const int64_t row = int64_t{y} + chunk / in_row;
         const int64_t col = int64_t{x} + chunk % in_row * (chunk_bytes / map->element_bytes);
@@ -496,12 +496,12 @@ void count_tile(void *to, const TensorMap *map, uint64_t *, int x, int y, int)
         }
         note_of_lane(chunk % WARP, in_shared(to, 0, chunk, map->swizzle), chunk_bytes, true, here);
     }
-    count_copy(false);
+    traced_copy(false);
 }
 
 /* A warp reads its 16 rows of A. The warpgroup reads B once, so each warp counts 16 of every 64
  * rows. */
-void count_wgmma(int n, const void *a, const void *b, int swizzle)
+void traced_wgmma(int n, const void *a, const void *b, int swizzle)
 {
     constexpr int warpgroup = 4 * WARP, lines = 64, depth = 16;
     const void *const here = __builtin_return_address(0);
@@ -513,7 +513,7 @@ void count_wgmma(int n, const void *a, const void *b, int swizzle)
     for (int first = 0; first + line < n; first += lines) {
         note(in_shared(b, first + line, chunk, swizzle), chunk_bytes, false, here);
     }
-    count_tensor_multiply_adds(lines * n * depth / warpgroup);
+    traced_tensor_multiply_adds(lines * n * depth / warpgroup);
 }
 
 /* ------------------------------------------------------------------ ThreadSanitizer's functions */
@@ -552,7 +552,7 @@ void __tsan_write_range(void *address, unsigned long bytes)
     note(address, static_cast<int>(bytes), true, __builtin_return_address(0));
 }
 /* Replaces memcpy, since clang copies a float4 with it. */
-void *count_memcpy(void *to, const void *from, size_t bytes)
+void *traced_memcpy(void *to, const void *from, size_t bytes)
 {
     note(from, static_cast<int>(bytes), false, __builtin_return_address(0));
     note(to, static_cast<int>(bytes), true, __builtin_return_address(0));
@@ -694,24 +694,24 @@ Status count_launches(const Variant *variant, const Sgemm &block, const size_t (
 } /* namespace */
 
 /* A forked child has only one thread, and that one is not counting. */
-static void forget_counting()
+static void forget_trace()
 {
     one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
     counter = nullptr;
 }
 
-Status count_block(const Variant *variant, int64_t batch, int64_t M, int64_t N, int64_t K,
+Status trace_block(const Variant *variant, int64_t batch, int64_t M, int64_t N, int64_t K,
                    const Interrupt *interrupt, Counts *counts)
 {
-    static const int watches_forks = pthread_atfork(nullptr, nullptr, forget_counting);
+    static const int watches_forks = pthread_atfork(nullptr, nullptr, forget_trace);
     if (watches_forks != 0) {
         return status_error(STATUS_OUT_OF_MEMORY, "no host memory to register a fork handler");
     }
-    const Variant *const *counted = __start_sgemm_counted;
-    while (counted != __stop_sgemm_counted && strcmp((*counted)->name, variant->name) != 0) {
+    const Variant *const *counted = __start_sgemm_traced;
+    while (counted != __stop_sgemm_traced && strcmp((*counted)->name, variant->name) != 0) {
         ++counted;
     }
-    if (counted == __stop_sgemm_counted) {
+    if (counted == __stop_sgemm_traced) {
         return status_error(STATUS_UNSUPPORTED,
                             "'%s' has no kernel of its own: pass a kernel that it can choose",
                             variant->name);

@@ -49,7 +49,7 @@ typedef struct Counts {
  * a thread skips an access, its later executions are paired with earlier ones of the other threads.
  * The variant must run on the CPU device. Only one thread counts at a time. Call
  * free(counts->owners) afterwards, also on failure. */
-Status count_block(const Variant *variant, int64_t batch, int64_t M, int64_t N, int64_t K,
+Status trace_block(const Variant *variant, int64_t batch, int64_t M, int64_t N, int64_t K,
                    const Interrupt *interrupt, Counts *counts);
 
 #ifdef __cplusplus

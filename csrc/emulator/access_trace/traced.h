@@ -1,18 +1,18 @@
-/* Overrides for the counting build of the kernels, which replace parts of emulator/grid.h
+/* Overrides for the traced build of the kernels, which replace parts of emulator/grid.h
  * and gemm/kernel/kernel.h.
  *
  * The kernels are compiled a second time, almost without optimisation, so that each access in the
  * source is one access in the program. With -fsanitize=thread the compiler calls a function at each
  * access; access_trace.cpp defines these functions instead of ThreadSanitizer.
- * build_backend/counting.py records the source line of every call. */
+ * build_backend/traced.py records the source line of every call. */
 #ifndef SGEMM_ACCESS_TRACE_TRACED_H
 #define SGEMM_ACCESS_TRACE_TRACED_H
 
 /* Static storage suffices, since only one block is counted at a time. The section name lets
- * build_backend/counting.py find each array. It is `used`: otherwise the compiler drops an array
+ * build_backend/traced.py find each array. It is `used`: otherwise the compiler drops an array
  * that is only written, and its size is not counted. */
 #undef __shared__
-#define __shared__ static __attribute__((used, section(".bss.sgemm_counted_shared")))
+#define __shared__ static __attribute__((used, section(".bss.sgemm_traced_shared")))
 
 /* Helpers are not inlined, so that an access in one is attributed to the kernel line that called
  * it. */
@@ -20,10 +20,10 @@
 #define __forceinline__ __attribute__((noinline, unused))
 
 /* Replaces run_grid while counting. Always runs in one OS thread. */
-Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
-                  int cluster, int multiprocessors, const Interrupt *interrupt,
-                  int64_t matrices = 1);
-#define run_grid count_grid
+Status traced_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
+                   int cluster, int multiprocessors, const Interrupt *interrupt,
+                   int64_t matrices = 1);
+#define run_grid traced_grid
 
 /* Names a range of dynamic shared memory for the rest of the launch. */
 void name_array(const char *name, const void *first, size_t bytes);
@@ -42,30 +42,30 @@ void sanitizer_scratch_freed(const void *first);
 
 /* Called before and after an asynchronous copy by a thread: its load and its store are both
  * accesses. */
-void count_copy(bool begins);
-#define grid_copy_async(...) (count_copy(true), grid_copy_async(__VA_ARGS__), count_copy(false))
+void traced_copy(bool begins);
+#define grid_copy_async(...) (traced_copy(true), grid_copy_async(__VA_ARGS__), traced_copy(false))
 
 /* A thread's share of a tensor core instruction. */
-void count_tensor_multiply_adds(int number);
+void traced_tensor_multiply_adds(int number);
 #define grid_multiply_fp16(...)                                                                    \
-    (count_tensor_multiply_adds(16 * 8 * 16 / 32), grid_multiply_fp16(__VA_ARGS__))
+    (traced_tensor_multiply_adds(16 * 8 * 16 / 32), grid_multiply_fp16(__VA_ARGS__))
 
 /* Data that the hardware moves is counted in 16-byte chunks, 32 per request, as if the threads of a
  * warp accessed it. This applies to a TMA tile, which one thread requests, and to a thread's share
  * of the operands that wgmma reads there (`a` is NULL if A is in registers). */
-void count_tile(void *to, const TensorMap *map, uint64_t *barrier, int x, int y, int line);
-void count_wgmma(int n, const void *a, const void *b, int swizzle);
+void traced_tile(void *to, const TensorMap *map, uint64_t *barrier, int x, int y, int line);
+void traced_wgmma(int n, const void *a, const void *b, int swizzle);
 #define grid_copy_tile(to, map, barrier, x, y, line)                                               \
-    (count_tile(to, map, barrier, x, y, line), grid_copy_tile(to, map, barrier, x, y, line))
+    (traced_tile(to, map, barrier, x, y, line), grid_copy_tile(to, map, barrier, x, y, line))
 #define grid_wgmma(d, n, a, b, swizzle, ...)                                                       \
-    (count_wgmma(n, a, b, swizzle), grid_wgmma(d, n, a, b, swizzle, __VA_ARGS__))
+    (traced_wgmma(n, a, b, swizzle), grid_wgmma(d, n, a, b, swizzle, __VA_ARGS__))
 #define grid_wgmma_registers(d, n, a, b, swizzle, ...)                                             \
-    (count_wgmma(n, nullptr, b, swizzle), grid_wgmma_registers(d, n, a, b, swizzle, __VA_ARGS__))
+    (traced_wgmma(n, nullptr, b, swizzle), grid_wgmma_registers(d, n, a, b, swizzle, __VA_ARGS__))
 
-/* count_block finds the kernels through a section that the linker collects. */
+/* trace_block finds the kernels through a section that the linker collects. */
 #define TRACED_VARIANT(name, ...)                                                                  \
     static const Variant variant_##name = {#name, __VA_ARGS__, {launch_##name##_cpu, nullptr}};    \
-    __attribute__((used, section("sgemm_counted"))) static const Variant *counted_##name =         \
+    __attribute__((used, section("sgemm_traced"))) static const Variant *traced_variant_##name =   \
         &variant_##name
 
 #endif

@@ -149,8 +149,8 @@ void sanitize_thread_runs()
     running = &threads_state[block_thread()];
 }
 
-Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
-                  int cluster, int, const Interrupt *interrupt, int64_t)
+Status traced_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t shared_bytes,
+                   int cluster, int, const Interrupt *interrupt, int64_t)
 {
     watched = kernel;
     block_threads = threads;
@@ -188,9 +188,9 @@ Status count_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t 
 
 /* ------------------------------------------------------------------ declared in traced.h */
 
-void count_tensor_multiply_adds(int) {}
+void traced_tensor_multiply_adds(int) {}
 
-void count_copy(bool begins)
+void traced_copy(bool begins)
 {
     copying = begins;
 }

@@ -2,7 +2,7 @@
  * memory been written, and does a barrier order it with the accesses of other threads to the same
  * word?
  *
- * The kernel is compiled as in the counting build (../access_trace/traced.h), with a call before
+ * The kernel is compiled as in the traced build (../access_trace/traced.h), with a call before
  * each access, and sanitizer_calls.cpp defines these functions instead of access_trace.cpp. A race
  * is found in whichever order the CPU device runs the threads. */
 #ifndef SGEMM_SANITIZER_H

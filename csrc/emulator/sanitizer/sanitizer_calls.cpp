@@ -39,7 +39,7 @@ void __tsan_write_range(void *address, unsigned long bytes)
 {
     look_at(address, static_cast<int>(bytes), true, __builtin_return_address(0));
 }
-void *count_memcpy(void *to, const void *from, size_t bytes)
+void *traced_memcpy(void *to, const void *from, size_t bytes)
 {
     look_at(from, static_cast<int>(bytes), false, __builtin_return_address(0));
     look_at(to, static_cast<int>(bytes), true, __builtin_return_address(0));

@@ -72,7 +72,7 @@ void look_at_accumulators(uintptr_t address, bool store, Site site)
 /* Declared in traced.h. The reads by a product of a warpgroup, in chunks of 16 bytes. The
  * first thread of each warp stands for the warp: it reads the warp's 16 rows of A and a quarter of
  * the rows of B. */
-void count_wgmma(int n, const void *a, const void *b, int swizzle)
+void traced_wgmma(int n, const void *a, const void *b, int swizzle)
 {
     constexpr int rows = 16, warps = 4, chunks = 2, chunk_bytes = 16;
     const Site here = site_to_tell(site_of(__builtin_return_address(0)));

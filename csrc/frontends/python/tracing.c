@@ -62,7 +62,7 @@ PyObject *trace(PyObject *module, PyObject *args)
     }
     const OpenKernel *const own = PyCapsule_CheckExact(name) ? custom_kernel_of(name) : NULL;
     if (own && !own->code->count) {
-        PyErr_SetString(PyExc_ValueError, "this library is not a counting build");
+        PyErr_SetString(PyExc_ValueError, "this library is not a traced build");
         return NULL;
     }
     Counts *const counts = calloc(1, sizeof *counts);
@@ -73,7 +73,7 @@ PyObject *trace(PyObject *module, PyObject *args)
     const Interrupt interrupt = {signal_raised, &watch};
     const Status status =
         own ? own->code->count(own->code->variant, batch, M, N, K, &interrupt, counts)
-            : count_block(variant, batch, M, N, K, &interrupt, counts);
+            : trace_block(variant, batch, M, N, K, &interrupt, counts);
     PyEval_RestoreThread(watch.thread);
     PyObject *result = NULL;
     if (status.code != STATUS_OK) {

@@ -170,7 +170,7 @@ static inline Status multiprocessors_of(const Launch *where, int *count)
 }
 
 /* How many blocks fill the device if each fills a multiprocessor. On the CPU device 8, or the
- * value of SGEMM_KERNELS_CPU_MULTIPROCESSORS. In the counting build 1: it counts one tile for
+ * value of SGEMM_KERNELS_CPU_MULTIPROCESSORS. In the traced build 1: it counts one tile for
  * all. */
 static inline Status multiprocessors_to_fill(const Launch *where, int *count)
 {

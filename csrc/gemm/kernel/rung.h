@@ -15,7 +15,7 @@
 typedef void RungKernel(int M, int N, int K, float alpha, const float *A, const float *B,
                         float beta, float *C);
 
-/* The columns of B and C. In the counting build, the block's C ends with its tile; its rows have
+/* The columns of B and C. In the traced build, the block's C ends with its tile; its rows have
  * the distance of those of the whole matrix. */
 static inline int64_t rung_cols(const Sgemm *problem)
 {

@@ -4,7 +4,7 @@
 
 #include "../kernel/kernel.h"
 
-#ifndef SGEMM_TRACED // the counting build counts the rungs
+#ifndef SGEMM_TRACED // the traced build counts the rungs
 #include "../simt/cluster_reduce.h"
 
 #ifndef __CUDACC__

@@ -439,7 +439,7 @@ __global__ void __launch_bounds__(split_threads) split_rows(const SplitBoth both
             any_nonzero |= nonzero[i];
         }
 #ifdef SGEMM_TRACED
-        any_nonzero = 1; // the counting build multiplies zeros, and counts as if they were not zero
+        any_nonzero = 1; // the traced build multiplies zeros, and counts as if they were not zero
 #endif
         s.to.nonzero[s.to.first_group() * s.to.chunks + block] = any_nonzero != 0;
     }

@@ -11,7 +11,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "sgemm_kernels/custom/annotate_assembly.py"
 
-_spec = spec_from_file_location("counting", SOURCE)
+_spec = spec_from_file_location("annotate_assembly", SOURCE)
 assert _spec is not None
 assert _spec.loader is not None
 _module = module_from_spec(_spec)
