@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from . import rungs, traced
+from . import annotation, rungs
 from .prerequisites import missing_compiler, missing_headers
 from .toolkit import (
     INDEX,
@@ -210,7 +210,7 @@ class Job:
         ]
         facts = [self.compiler.version, self.outside, list(self.flags), str(self.source), inputs]
         if self.counted:
-            facts.append(_digest(traced.SOURCE.read_bytes()))
+            facts.append(_digest(annotation.SOURCE.read_bytes()))
         if self.gpu_only:
             facts.append("for the GPU only")
         return _digest(json.dumps(facts).encode())
@@ -232,7 +232,7 @@ class Job:
         if self.counted:
             assembly = self.target.with_suffix(".s")
             messages = _run([*command, "-S", str(self.source), "-o", str(assembly)], root)
-            (root / assembly).write_text(traced.annotate((root / assembly).read_text()))
+            (root / assembly).write_text(annotation.annotate((root / assembly).read_text()))
             assemble = [self.compiler.command, "-c", str(assembly), "-o", str(self.target)]
             messages += _run(assemble, root)
         else:

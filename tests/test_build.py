@@ -24,7 +24,7 @@ import sgemm_kernels
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT))  # at the end, so that the installed package is imported
 
-from build_backend import compiling, prerequisites, rungs, toolkit, traced  # noqa: E402
+from build_backend import annotation, compiling, prerequisites, rungs, toolkit  # noqa: E402
 from build_backend.toolkit import BuildError  # noqa: E402
 
 from .native import spills  # noqa: E402
@@ -831,7 +831,7 @@ def test_calls_are_noted_with_their_lines_and_shared_arrays_with_their_names():
 \t.size\t_ZZN12_GLOBAL__N_14smemE5SgemmE2As, 4096
 \t.size\t_ZN12_GLOBAL__N_14smemE5Sgemm, 96
 """
-    words = [line.split() for line in traced.annotate(assembly).splitlines()]
+    words = [line.split() for line in annotation.annotate(assembly).splitlines()]
     assert words[words.index([".Lsgemm_file1:"]) + 1] == [".asciz", '"03_smem.cu"']
     assert [".long", ".Lsgemm_call1", "-", ".,", ".Lsgemm_file1", "-", ".,", "24"] in words
     # Line 0 means no line: the call belongs to the previous line.

@@ -2,10 +2,6 @@
 #ifndef SGEMM_KEPT_PROOFS_H
 #define SGEMM_KEPT_PROOFS_H
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Reads the file and keeps its proofs (proofs.h). One that is missing, damaged or of another
  * build has none. */
 void kept_proofs_read(void);
@@ -13,7 +9,4 @@ void kept_proofs_read(void);
 /* The same, once in a process. */
 void kept_proofs_read_once(void);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

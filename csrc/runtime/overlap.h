@@ -5,10 +5,6 @@
 #include "strided.h"
 #include "view.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* OVERLAP_UNKNOWN: the arrays may share memory, but an answer would take too long. */
 typedef enum { OVERLAP_NONE = 0, OVERLAP_FOUND, OVERLAP_UNKNOWN } Overlap;
 
@@ -18,7 +14,4 @@ Overlap overlap_within(const View *array);
 /* Whether an element of one matrix shares a byte with one of the other. Neither is empty. */
 Overlap overlap_between(const Strided *one, const Strided *other);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

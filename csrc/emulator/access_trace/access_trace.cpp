@@ -18,7 +18,7 @@
 #include "traced.h"
 #undef run_grid
 
-/* Tables that build_backend/traced.py adds to each object: the source line for every return
+/* Tables that build_backend/annotation.py adds to each object: the source line for every return
  * address, and every shared array. Each `place` is relative to its own address. */
 struct CallSite {
     int32_t place;
@@ -518,46 +518,10 @@ void traced_wgmma(int n, const void *a, const void *b, int swizzle)
 
 /* ------------------------------------------------------------------ ThreadSanitizer's functions */
 
-#define NOTES(bytes)                                                                               \
-    void __tsan_read##bytes(void *address)                                                         \
-    {                                                                                              \
-        note(address, bytes, false, __builtin_return_address(0));                                  \
-    }                                                                                              \
-    void __tsan_write##bytes(void *address)                                                        \
-    {                                                                                              \
-        note(address, bytes, true, __builtin_return_address(0));                                   \
-    }                                                                                              \
-    void __tsan_unaligned_read##bytes(void *address)                                               \
-    {                                                                                              \
-        note(address, bytes, false, __builtin_return_address(0));                                  \
-    }                                                                                              \
-    void __tsan_unaligned_write##bytes(void *address)                                              \
-    {                                                                                              \
-        note(address, bytes, true, __builtin_return_address(0));                                   \
-    }
+#define OBSERVE note
+#include "../tsan_calls.h"
 
 extern "C" {
-NOTES(1)
-NOTES(2)
-NOTES(4)
-NOTES(8)
-NOTES(16)
-
-void __tsan_read_range(void *address, unsigned long bytes)
-{
-    note(address, static_cast<int>(bytes), false, __builtin_return_address(0));
-}
-void __tsan_write_range(void *address, unsigned long bytes)
-{
-    note(address, static_cast<int>(bytes), true, __builtin_return_address(0));
-}
-/* Replaces memcpy, since clang copies a float4 with it. */
-void *traced_memcpy(void *to, const void *from, size_t bytes)
-{
-    note(from, static_cast<int>(bytes), false, __builtin_return_address(0));
-    note(to, static_cast<int>(bytes), true, __builtin_return_address(0));
-    return memcpy(to, from, bytes);
-}
 void __tsan_func_entry(void *returns_to)
 {
     enter(returns_to);

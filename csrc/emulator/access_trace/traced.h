@@ -4,12 +4,12 @@
  * The kernels are compiled a second time, almost without optimisation, so that each access in the
  * source is one access in the program. With -fsanitize=thread the compiler calls a function at each
  * access; access_trace.cpp defines these functions instead of ThreadSanitizer.
- * build_backend/traced.py records the source line of every call. */
+ * build_backend/annotation.py records the source line of every call. */
 #ifndef SGEMM_ACCESS_TRACE_TRACED_H
 #define SGEMM_ACCESS_TRACE_TRACED_H
 
 /* Static storage suffices, since only one block is counted at a time. The section name lets
- * build_backend/traced.py find each array. It is `used`: otherwise the compiler drops an array
+ * build_backend/annotation.py find each array. It is `used`: otherwise the compiler drops an array
  * that is only written, and its size is not counted. */
 #undef __shared__
 #define __shared__ static __attribute__((used, section(".bss.sgemm_traced_shared")))

@@ -6,45 +6,10 @@
 
 #include "sanitizer_parts.h"
 
-#define LOOKS(bytes)                                                                               \
-    void __tsan_read##bytes(void *address)                                                         \
-    {                                                                                              \
-        look_at(address, bytes, false, __builtin_return_address(0));                               \
-    }                                                                                              \
-    void __tsan_write##bytes(void *address)                                                        \
-    {                                                                                              \
-        look_at(address, bytes, true, __builtin_return_address(0));                                \
-    }                                                                                              \
-    void __tsan_unaligned_read##bytes(void *address)                                               \
-    {                                                                                              \
-        look_at(address, bytes, false, __builtin_return_address(0));                               \
-    }                                                                                              \
-    void __tsan_unaligned_write##bytes(void *address)                                              \
-    {                                                                                              \
-        look_at(address, bytes, true, __builtin_return_address(0));                                \
-    }
+#define OBSERVE look_at
+#include "../tsan_calls.h"
 
 extern "C" {
-LOOKS(1)
-LOOKS(2)
-LOOKS(4)
-LOOKS(8)
-LOOKS(16)
-
-void __tsan_read_range(void *address, unsigned long bytes)
-{
-    look_at(address, static_cast<int>(bytes), false, __builtin_return_address(0));
-}
-void __tsan_write_range(void *address, unsigned long bytes)
-{
-    look_at(address, static_cast<int>(bytes), true, __builtin_return_address(0));
-}
-void *traced_memcpy(void *to, const void *from, size_t bytes)
-{
-    look_at(from, static_cast<int>(bytes), false, __builtin_return_address(0));
-    look_at(to, static_cast<int>(bytes), true, __builtin_return_address(0));
-    return memcpy(to, from, bytes);
-}
 void __tsan_func_entry(void *returns_to)
 {
     if (watching) {

@@ -6,6 +6,7 @@
 #include "interop.h"
 #include "operand.h"
 #include "raising.h"
+#include "running.h"
 #include "state.h"
 
 typedef struct {
@@ -131,18 +132,6 @@ static PyObject *prepare_in(PyObject *module, StreamScope *scope, const Strided 
     return new_prepared(module, array, pairs, PyUnicode_FromFormat(GPU_KIND ":%d", scope->device));
 }
 
-static bool enter(PyObject *module, int gpu, StreamScope *scope)
-{
-    Status status;
-    Py_BEGIN_ALLOW_THREADS;
-    status = arrays()->enter(gpu, NULL, scope);
-    Py_END_ALLOW_THREADS;
-    if (status.code != STATUS_OK) {
-        raise_status(module, &status);
-    }
-    return status.code == STATUS_OK;
-}
-
 /* Prepares a matrix in host memory on the device that the argument names. */
 static PyObject *prepare_host(PyObject *module, PyObject *B, PyObject *device)
 {
@@ -168,7 +157,7 @@ static PyObject *prepare_host(PyObject *module, PyObject *B, PyObject *device)
                             PyUnicode_FromString("cpu"));
     }
     StreamScope scope;
-    if (!enter(module, devices[0], &scope)) {
+    if (!run_enter(module, devices[0], NULL, &scope)) {
         return NULL;
     }
     PyObject *const made = prepare_in(module, &scope, &matrix, true);
@@ -205,7 +194,7 @@ static PyObject *prepare_on_gpu(PyObject *module, PyObject *B, PyObject *device)
         }
     }
     StreamScope scope;
-    if (!enter(module, gpu, &scope)) {
+    if (!run_enter(module, gpu, NULL, &scope)) {
         return NULL;
     }
     Strided matrix;
@@ -399,7 +388,7 @@ PyObject *prepared_run_far(PyObject *module, const RunArguments *arguments)
         return NULL;
     }
     StreamScope scope;
-    if (!enter(module, device_array_block(arguments->B)->device, &scope)) {
+    if (!run_enter(module, device_array_block(arguments->B)->device, NULL, &scope)) {
         return NULL;
     }
     RunArguments there = *arguments;

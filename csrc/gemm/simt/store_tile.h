@@ -108,17 +108,6 @@ static __device__ __forceinline__ void store_by_lines(const Sgemm &p, const Orig
     }
 }
 
-/* One float4 store. In some kernels the compiler splits an assignment into four stores. */
-static __device__ __forceinline__ void store_whole(float *to, const float4 &vector)
-{
-#ifdef __CUDACC__
-    asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
-                 "f"(vector.x), "f"(vector.y), "f"(vector.z), "f"(vector.w));
-#else
-    *reinterpret_cast<float4 *>(to) = vector;
-#endif
-}
-
 /* The epilogue: float4 stores from registers if C is aligned and beta is 0. The code is kept short
  * because each block fetches it once. */
 template <class G>
