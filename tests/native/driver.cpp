@@ -936,6 +936,7 @@ bool tensor_cores_are_chosen()
         {4095, 4097, 4099, true},     {8192, 8192, 128, true},      {8192, 8192, 127, false},
         {128, 128, 128, false},       {256, 256, 256, false},       {8, 8192, 8192, false},
         {1, 1 << 24, 1 << 20, false}, {1 << 24, 1, 1 << 20, false}, {4096, 4096, 0, false},
+        {8448, 32, 2816, false},      {8, 10240, 8192, false},      {272, 5320, 272, false},
     };
     const PlanDevice device = {132, CLUSTER_MOST_BLOCKS, 227 * 1024, &plan_fitted};
     const int hopper[] = {9, 0};

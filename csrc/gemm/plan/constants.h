@@ -38,14 +38,14 @@ static const double small_from_l2 = 40;     /* bytes per cycle and multiprocesso
 static const double small_latency = 2.7;    /* cycles per issue slot of a lone warp (measured) */
 
 /* Tensor cores, for waves and in part for mma: fitted to an H200, except for tensor_unaligned,
- * which is from a profile, and tensor_store_unaligned, which is from 17 products. */
+ * which is from a profile, and the last two, which are from 80 products beside simt. */
 static const double tensor_rate = 571;    /* float32 multiply-adds per cycle and multiprocessor */
 static const double tensor_start = 32000; /* cycles of all launches */
 static const double tensor_store = 0.83;  /* cycles to check and store a result */
-static const double tensor_store_unaligned = 2; /* factor on that, if rows of C are no float4s */
 static const double tensor_splitting = 0.89; /* share of from_memory at which operands are split */
 static const double tensor_unaligned = 1.9;  /* factor on splitting K-major rows not in float4s */
-static const double tensor_margin = 0.9;     /* share of the time on CUDA cores to stay below */
+static const double tensor_store_unaligned = 2; /* factor on tensor_store: no float4s of C */
+static const double tensor_margin = 0.87;       /* share of the time on CUDA cores to stay below */
 
 /* The tiles of waves: rows, columns, stages, and the time of a wave in waves of the first one. */
 #define WAVES_TILES(TILE)                                                                          \
@@ -53,8 +53,8 @@ static const double tensor_margin = 0.9;     /* share of the time on CUDA cores 
     TILE(Low, 64, 128, 8, 0.7)                                                                     \
     TILE(Wide, 128, 192, 5, 1.45)
 
-/* fused: fitted to 570 products on an H200, except for the two of copying A, which are from a
- * profile, and fused_second_split, which is an estimate. */
+/* fused: fitted to 570 products on an H200, except for fused_copy, which is from a profile, and
+ * fused_second_split and fused_copying, which are from 80 products. */
 static const double fused_start = 24700;            /* cycles of all launches */
 static const double fused_work = 1080;              /* cycles of a block for each tile */
 static const double fused_wide_chunk = 2288;        /* cycles of a K chunk, 128 columns */
@@ -63,11 +63,11 @@ static const double fused_store = 0.55;             /* cycles to check and store
 static const double fused_adding = 3150;            /* cycles of the kernel that adds slices of K */
 static const double fused_slice = 730;              /* cycles of that for each slice */
 static const double fused_splitk_reduce_rate = 8.3; /* bytes per cycle and multiprocessor of that */
-static const double fused_mn_major = 1.62;     /* cycles per step of K to split an MN-major B */
-static const double fused_second_split = 4000; /* or for a long K cycles of a second kernel */
-static const double fused_memory = 1585;       /* bytes per cycle of memory */
-static const double fused_copy = 6000;         /* cycles to copy A, */
-static const double fused_copying = 1180;      /* and bytes per cycle that the copy moves */
+static const double fused_mn_major = 1.62;      /* cycles per step of K to split an MN-major B */
+static const double fused_second_split = 12000; /* or for a long K cycles of a second kernel */
+static const double fused_memory = 1585;        /* bytes per cycle of memory */
+static const double fused_copy = 6000;          /* cycles to copy A, */
+static const double fused_copying = 1500;       /* and bytes per cycle that the copy moves */
 
 /* direct's tiles: rows, columns, stages, blocks on a multiprocessor, and the cycles of a stage of
  * 64 steps of K. Fitted by hand to 12 products on an H200. */

@@ -60,11 +60,10 @@ static inline int64_t fused_lines_apart(const Sgemm *p)
     return loads ? apart : -1;
 }
 
-/* The factor on storing a result. */
+/* The factor on storing a result. A transposed C is stored in single floats, too. */
 static inline double store_factor(const Sgemm *p)
 {
-    const int64_t pitch = p->C.col_stride == 1 ? p->C.row_stride : p->C.col_stride;
-    return pitch % 4 == 0 ? 1 : tensor_store_unaligned;
+    return p->C.col_stride == 1 && p->C.row_stride % 4 == 0 ? 1 : tensor_store_unaligned;
 }
 
 /* The estimated cycles of the product alone, with these tiles and slices. */
