@@ -273,11 +273,11 @@ def test_traffic_of_split_fp16(name, depth):
         # Each of the three fp16 products reads both of its factors, for 64 x 128 results.
         assert in_float4s(in_chunks, "As", "load") == 3 * A // 2
         assert in_float4s(in_chunks, "Bs", "load") == 3 * B // 2 * (BM // 64)
-    # The results pass through shared memory: stored in pairs as tensor cores hold them, loaded as
-    # float4.
-    staged = [access for access in at_the_end if access.space == "shared"]
-    through = {(a.kind, a.bytes_per_thread): a.lanes * a.bytes_per_thread for a in staged}
-    assert through == {("store", 8): 4 * BM * BN, ("load", 16): 4 * BM * BN}
+    # The results are stored in pairs, as tensor cores hold them: 32 bytes of each of eight rows.
+    stores = [access for access in at_the_end if access.operand == "C"]
+    assert {access.bytes_per_thread for access in stores} == {8}
+    assert {access.sectors_per_request for access in stores} == {8}
+    assert sum(access.lanes * access.bytes_per_thread for access in stores) == 4 * BM * BN
 
 
 @pytest.mark.parametrize("name", ["vec4", "prefetch", "warptile"])
@@ -365,13 +365,10 @@ def test_each_thread_owns_its_share_of_the_results(kernel):
     down, across = np.unravel_index(np.flatnonzero(owners == 0), owners.shape)
     share = (len(set(down)), len(set(across)))
     if kernel.name in SPLIT_FP16:
-        # The results a thread stores come from its whole warp: float4s in every fourth row.
-        assert share[0] * share[1] == TM * TN
-        rows = [row for row in range(owners.shape[0]) if row % 4 == 0][: share[0]]
-        assert sorted(set(down)) == rows
-        assert all(col % 32 < 4 for col in across)
-    else:
-        assert share == (TM, TN)
+        # Tensor cores give a thread pairs of every eighth row.
+        assert sorted(set(down)) == list(range(0, 8 * TM, 8))
+        assert all(col % 8 < 2 for col in across)
+    assert share == (TM, TN)
 
 
 @BY_NAME
@@ -395,8 +392,6 @@ def test_cache_lines_match_their_sectors():
 
 
 SPENT_ONCE_BY_FUSED = {
-    # once per tile of C: warps store pairs of even rows, then of odd rows
-    ("own.store_passing(", "staging"),
     # four rows of an MN-major operand at a time: other blocks use the rest of a sector
     ("for_each_four<K_MAJOR>(s, row, share, [&](int64_t, const", "B"),
     ("for_each_four<K_MAJOR>(s, row, share, [&](int64_t four, const", "B"),

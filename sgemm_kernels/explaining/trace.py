@@ -47,7 +47,7 @@ class Trace:
     owners: bytes
     """Thread index of each result of the first product's block, in row order, as int16 in native
     byte order: the thread that stored it, or -1 if none did. If results pass through shared memory,
-    as they do with tensor cores, another thread of the same warp computed it."""
+    another thread of the same warp computed it."""
     accesses: tuple[Access, ...]
     """Sorted by file and line."""
 
