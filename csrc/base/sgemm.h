@@ -21,7 +21,7 @@ static inline int64_t element_bytes(ElementType type)
     return type == ELEMENT_FLOAT32 ? 4 : 2;
 }
 
-/* A matrix in memory, or the first of a batch. ElementType (i, j) of matrix n is
+/* A matrix in memory, or the first of a batch. Element (i, j) of matrix n is
  * data[n * batch_stride + i * row_stride + j * col_stride]; strides are in elements and may be
  * negative or zero. The memory belongs to somebody else. */
 typedef struct Matrix {
