@@ -34,7 +34,7 @@ UNUSABLE = {
     "toarray": Matrix("toarray"),
     "todense": Matrix("todense"),
     "float64": ONES.astype(np.float64),
-    "float16": ONES.astype(np.float16),
+    "uint16": ONES.astype(np.uint16),
     "int8": ONES.astype(np.int8),
     "bool": ONES.astype(bool),
     "complex64": ONES.astype(np.complex64),

@@ -82,6 +82,17 @@ def test_what_is_refused(operands):
     refused(ValueError, "stream is only for arrays on a GPU", A=A, B=B, stream=1)
 
 
+@pytest.mark.parametrize("types", [(torch.float16,) * 2, (torch.bfloat16, torch.float32)], ids=str)
+def test_operands_of_16_bits(operands, types):
+    """On the CPU device they are converted; a view of them, too."""
+    A, B = (torch.from_numpy(x).to(dtype) for x, dtype in zip(operands[:2], types, strict=True))
+    result = run("auto", A, B, device="cpu")
+    assert (type(result), result.dtype) == (torch.Tensor, torch.float32)
+    assert torch.equal(result, run("auto", A.float(), B.float(), device="cpu"))
+    turned = run("auto", B.T, A.T[:, ::2], device="cpu")
+    assert torch.equal(turned, run("auto", B.float().T, A.float().T[:, ::2], device="cpu"))
+
+
 def nested(x):
     return torch.nested.nested_tensor(list(x), layout=torch.strided)
 
@@ -104,6 +115,7 @@ UNUSABLE = {
     "complex128": lambda x: torch.complex(x, x).to(torch.complex128),
     "conjugate": lambda x: torch.complex(x, x).conj(),
     "gradient": lambda x: x.requires_grad_(),
+    "float16 with a gradient": lambda x: x.half().requires_grad_(),
     "float64 with a gradient": lambda x: x.double().requires_grad_(),
     "complex with a gradient": lambda x: torch.complex(x, x).requires_grad_(),
     "parameter": torch.nn.Parameter,
@@ -134,7 +146,7 @@ def test_the_advice_of_a_refusal_works(rng, kind):
     unusable = UNUSABLE[kind](square.clone())
     values = torch.zeros(2, 4, 4) if zeros else square[0] if unusable.dim() == 2 else square
     other = square[0]
-    for name in ("A", "B", "C"):
+    for name in ("C",) if kind in ("float16", "bfloat16") else ("A", "B", "C"):
         arguments = {"A": other, "B": other, "C": torch.zeros_like(values), name: unusable}
         with pytest.raises((TypeError, ValueError)) as caught:
             run("auto", **arguments, beta=1, device="cpu")
