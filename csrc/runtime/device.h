@@ -67,7 +67,8 @@ typedef struct {
      * if the kind of device has no compute capability. */
     void (*compute_capability)(int index, int capability[2]);
 
-    /* Whether `auto` on the device multiplies operands of 16 bits by variant_direct. Cheap. */
+    /* Whether `auto` on the device multiplies operands of 16 bits by variant_direct. Cheap. NULL if
+     * it does on every device that can run it. */
     bool (*runs_direct)(int index);
 
     /* Describes a device, 0 <= index < count. */

@@ -102,12 +102,19 @@ static bool suits_direct(const Product *product)
            (product->count == 1 || fills_device);
 }
 
+static bool runs_direct(DeviceKind kind, int index)
+{
+    const Device *const device = device_kinds[kind];
+    return device->runs_direct ? device->runs_direct(index)
+                               : device_can_run(&variant_direct, kind, index).code == STATUS_OK;
+}
+
 Product product_typed(const Product *product, int device)
 {
     Product typed = *product;
     typed.taken[0] = typed.taken[1] = ELEMENT_FLOAT32;
     if (product->variant == catalog_find("auto") && suits_direct(product) &&
-        device_kinds[product->kind]->runs_direct(device)) {
+        runs_direct(product->kind, device)) {
         typed.variant = &variant_direct;
         typed.taken[0] = product->A.type;
         typed.taken[1] = product->B.type;

@@ -1,6 +1,5 @@
 /* NVIDIA GPUs through the CUDA runtime, or AMD GPUs through HIP. */
 #include "../../base/cuda/failures.h"
-#include "../catalog.h"
 #include "../device.h"
 #include "device_arrays.h"
 #include "session.h"
@@ -240,11 +239,6 @@ static Status usable(int index)
 #endif
 }
 
-static bool runs_direct(int index)
-{
-    return device_can_run(&variant_direct, DEVICE_CUDA, index).code == STATUS_OK;
-}
-
 static Status describe(int index, DeviceInfo *info)
 {
     *info = {};
@@ -318,7 +312,7 @@ extern const Device cuda_device = {
     .count = count,
     .usable = usable,
     .compute_capability = compute_capability,
-    .runs_direct = runs_direct,
+    .runs_direct = nullptr,
     .describe = describe,
     .multiply = cuda_multiply,
     .multiply_many = nullptr,
