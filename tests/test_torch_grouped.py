@@ -6,7 +6,10 @@ from .support import printed_by
 
 torch = pytest.importorskip("torch", minversion="2.10")
 
-from .test_torch import PLACES, ours, share  # noqa: E402
+from . import test_torch  # noqa: E402
+
+ours, share = test_torch.ours, test_torch.share
+place, taken = test_torch.place, test_torch.taken
 
 grouped_mm = torch.nn.functional.grouped_mm
 ENDS = [5, 5, 12, 20]  # the second group is empty
@@ -18,21 +21,6 @@ CASES = {
     "K": ((K, ROWS), (ROWS, N)),
     "stack": ((GROUPS, 8, K), (GROUPS, K, N)),
 }
-
-
-@pytest.fixture(params=PLACES)
-def place(request):
-    return request.param
-
-
-@pytest.fixture
-def taken(place):
-    """PyTorch's products on `place` use these kernels. The value counts the calls."""
-    ours.dispatch_override(place.upper(), "auto", 0.0)
-    ours.stats(reset=True)
-    yield lambda: ours.stats(reset=True)
-    ours.disable()
-    ours.stats(reset=True)
 
 
 def operands(case, place):
