@@ -548,23 +548,23 @@ static Sgemm batch_of_list(const Sgemm *problems, int count)
 {
     constexpr intptr_t size = sizeof(float);
     Sgemm batch = problems[0];
-    struct {
-        Matrix Sgemm::*matrix;
-        intptr_t step;
-    } operands[] = {{&Sgemm::A, 0}, {&Sgemm::B, 0}, {&Sgemm::C, 0}};
+    intptr_t steps[3] = {};
     for (bool belongs = true; belongs && batch.count < count;) {
         const Sgemm &last = problems[batch.count - 1], &next = problems[batch.count];
         belongs = next.alpha == last.alpha && next.beta == last.beta;
-        for (auto &operand : operands) {
-            const Matrix &X = last.*operand.matrix, &Y = next.*operand.matrix;
-            const intptr_t step = bytes_between(X, Y);
-            operand.step = batch.count == 1 ? step : operand.step;
-            belongs = belongs && is_alike(X, Y) && step == operand.step && step % size == 0;
+        const Matrix *const of_last[] = {&last.A, &last.B, &last.C};
+        const Matrix *const of_next[] = {&next.A, &next.B, &next.C};
+        for (int i = 0; i < 3; ++i) {
+            const intptr_t step = bytes_between(*of_last[i], *of_next[i]);
+            steps[i] = batch.count == 1 ? step : steps[i];
+            belongs = belongs && is_alike(*of_last[i], *of_next[i]) && step == steps[i] &&
+                      step % size == 0;
         }
         batch.count += belongs;
     }
-    for (const auto &operand : operands) {
-        (batch.*operand.matrix).batch_stride = batch.count > 1 ? operand.step / size : 0;
+    Matrix *const of_batch[] = {&batch.A, &batch.B, &batch.C};
+    for (int i = 0; i < 3; ++i) {
+        of_batch[i]->batch_stride = batch.count > 1 ? steps[i] / size : 0;
     }
     return batch;
 }
