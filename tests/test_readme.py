@@ -94,13 +94,16 @@ def test_no_headline_figure_is_undersampled():
 
 
 def test_the_first_screen_of_the_readme():
-    """Two sentences, a speedup, a picture, an install line with links for its problems and the
+    """Two sentences, a speedup, one of models, a picture, an install line with links for its problems and the
     reader's GPU, a call for NumPy and for PyTorch, three links."""
     first = README.partition("\n## ")[0]
-    _, purpose, speedup, picture, install, problems, *_, links = first.strip().split("\n\n")
+    _, purpose, speedup, average, picture, install, problems, *_, links = first.strip().split(
+        "\n\n"
+    )
     assert len(re.findall(r"\.(?=\s|$)", purpose)) == 2
     assert "times the speed of cuBLAS" in speedup
     assert UNMET not in speedup
+    assert "models in PyTorch" in average
     assert picture.startswith("<img ")
     assert PICTURE in picture
     assert re.match(r"    pip install .*\bon Linux\b", install)
