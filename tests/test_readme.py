@@ -94,8 +94,8 @@ def test_no_headline_figure_is_undersampled():
 
 
 def test_the_first_screen_of_the_readme():
-    """Two sentences, a speedup, one of models, a picture, an install line with links for its problems and the
-    reader's GPU, a call for NumPy and for PyTorch, three links."""
+    """Two sentences, a speedup, that of models, a picture, an install line with links for its
+    problems and the reader's GPU, a call for NumPy and for PyTorch, three links."""
     first = README.partition("\n## ")[0]
     _, purpose, speedup, average, picture, install, problems, *_, links = first.strip().split(
         "\n\n"

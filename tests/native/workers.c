@@ -101,22 +101,23 @@ static void check_copies(Copy *copy)
     for (size_t to_offset = 0; to_offset < 64; ++to_offset) {
         for (size_t from_offset = 0; from_offset < 16; ++from_offset) {
             for (int64_t cols = 0; cols <= 36; ++cols) { /* up to two cache lines and edges */
-                const Strided lines = {NULL, 2, cols, cols * ELEMENT + 16, ELEMENT, false, 0};
+                const Strided lines = {NULL,    2,     cols, cols * ELEMENT + 16,
+                                       ELEMENT, false, 0,    ELEMENT_FLOAT32};
                 check_copy(copy, lines, to_offset, lines, from_offset);
             }
         }
     }
     enum { ROWS = 70, COLS = 130 }; /* larger than one block of either copy */
     static const Strided layouts[] = {
-        {NULL, ROWS, COLS, COLS * ELEMENT, ELEMENT, false, 0},
-        {NULL, ROWS, COLS, COLS * ELEMENT + 3, ELEMENT, false, 0},
-        {NULL, ROWS, COLS, -COLS * ELEMENT, ELEMENT, false, 0},
-        {NULL, ROWS, COLS, COLS * ELEMENT, -ELEMENT, false, 0},
-        {NULL, ROWS, COLS, COLS * ELEMENT * 2, ELEMENT * 2, false, 0},
-        {NULL, ROWS, COLS, ELEMENT, ROWS * ELEMENT, false, 0},
-        {NULL, ROWS, COLS, -ELEMENT, ROWS * ELEMENT + 1, false, 0},
-        {NULL, ROWS, COLS, COLS * ELEMENT, ELEMENT, true, 0},
-        {NULL, ROWS, COLS, ELEMENT, ROWS * ELEMENT, true, 0},
+        {NULL, ROWS, COLS, COLS * ELEMENT, ELEMENT, false, 0, ELEMENT_FLOAT32},
+        {NULL, ROWS, COLS, COLS * ELEMENT + 3, ELEMENT, false, 0, ELEMENT_FLOAT32},
+        {NULL, ROWS, COLS, -COLS * ELEMENT, ELEMENT, false, 0, ELEMENT_FLOAT32},
+        {NULL, ROWS, COLS, COLS * ELEMENT, -ELEMENT, false, 0, ELEMENT_FLOAT32},
+        {NULL, ROWS, COLS, COLS * ELEMENT * 2, ELEMENT * 2, false, 0, ELEMENT_FLOAT32},
+        {NULL, ROWS, COLS, ELEMENT, ROWS * ELEMENT, false, 0, ELEMENT_FLOAT32},
+        {NULL, ROWS, COLS, -ELEMENT, ROWS * ELEMENT + 1, false, 0, ELEMENT_FLOAT32},
+        {NULL, ROWS, COLS, COLS * ELEMENT, ELEMENT, true, 0, ELEMENT_FLOAT32},
+        {NULL, ROWS, COLS, ELEMENT, ROWS * ELEMENT, true, 0, ELEMENT_FLOAT32},
     };
     const int count = (int)(sizeof layouts / sizeof *layouts);
     for (int to = 0; to < count; ++to) {
@@ -145,7 +146,8 @@ static void rest(int round)
 
 static void copy_by_jobs(uint32_t seed)
 {
-    static const Strided by_rows = {NULL, SIDE, SIDE, SIDE * ELEMENT, ELEMENT, false, 0};
+    static const Strided by_rows = {NULL,    SIDE,  SIDE, SIDE * ELEMENT,
+                                    ELEMENT, false, 0,    ELEMENT_FLOAT32};
     Job *const jobs = malloc(JOBS * sizeof *jobs);
     char *const source = malloc(MATRIX), *const target = malloc((size_t)JOBS * MATRIX);
     fill(source, MATRIX, seed);
@@ -178,7 +180,8 @@ static void copy_by_all(uint32_t seed)
 {
     enum { LONG_SIDE = 500 };
     const size_t bytes = LONG_SIDE * LONG_SIDE * ELEMENT;
-    const Strided by_rows = {NULL, LONG_SIDE, LONG_SIDE, LONG_SIDE * ELEMENT, ELEMENT, false, 0};
+    const Strided by_rows = {NULL,    LONG_SIDE, LONG_SIDE, LONG_SIDE * ELEMENT,
+                             ELEMENT, false,     0,         ELEMENT_FLOAT32};
     char *const source = malloc(bytes), *const target = malloc(bytes);
     fill(source, bytes, seed);
     workers_touch(target, bytes);
