@@ -101,10 +101,10 @@ def test_an_asynchronous_copy_counts_once(explained):
     read = 2 * 12 * (64 + 128) * 16 * 2 // 128
     (asked,) = (u.asked for u in kernel.limits.units if u.unit == "L1 and shared memory")
     products = k_chunks * (copied + read)
-    assert products < asked < 1.03 * products  # results go through shared memory too
+    assert products < asked < 1.04 * products  # results are stored through L1
     # The predicted share of the tensor pipe (64 clocks a product) agrees with the measured one.
     pipe = unit(kernel, "tensor pipe")
-    assert pipe.share == pytest.approx(2 * 12 * 64 / (copied + read), rel=0.03)
+    assert pipe.share == pytest.approx(2 * 12 * 64 / (copied + read), rel=0.04)
     assert pipe.measured_share == pytest.approx(pipe.share, rel=0.05)
     # The profiler counts asynchronous copies of threads as loads, and not as stores.
     for name in ("async", "mma"):
