@@ -115,6 +115,11 @@ def _check_operand(name: str, operand: Any) -> None:
         )
     if type(getattr(operand, "aval", None)).__name__ == "AbstractRef":
         raise TypeError(f"{name} is a jax.Ref, whose value can change: pass {name}[...]")
+    if not isinstance(dtype, jnp.dtype):
+        raise TypeError(
+            f"{name} has dtype {dtype}, which is none of NumPy's: pass "
+            f"jax.numpy.asarray({name}, jax.numpy.float32)"
+        )
     if dtype not in _DTYPES:
         raise TypeError(
             f"{name} has dtype {dtype}, but matmul() takes only float32, float16 and bfloat16, and "

@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import tempfile
+import types
 from pathlib import Path
 
 import numpy as np
@@ -467,6 +468,10 @@ def test_sharded_operands_of_16_bits(rng, operands, mesh):
         (np.ones((2, 3)), None, TypeError, r"A has dtype float64.*A\.astype\('float32'\)"),
         (None, np.ones((3, 2), np.int32), TypeError, "B has dtype int32, .* float16 and bfloat16"),
         ([[1.0]], None, TypeError, "A must be an array, not list"),
+        (
+            types.SimpleNamespace(dtype="float32 of others", shape=(2, 3)),
+            *(None, TypeError, r"A has dtype float32 of others, .*: pass jax.numpy.asarray\(A, "),
+        ),
         (np.float32(1), None, ValueError, r"A has no dimensions.*pass A\.reshape\(1, 1\)"),
         (None, zeros(4), ValueError, "A's 3 columns must match B's 4 elements: pass arrays with"),
         (zeros(2), None, ValueError, "A's 2 elements must match B's 3 rows: pass arrays with"),

@@ -5,8 +5,9 @@
 Status variant_fits(const KernelSpec *spec, int64_t M, int64_t N, int64_t K)
 {
     const int BM = spec->block_tile[0], BN = spec->block_tile[1];
-    if (!spec->contiguous || (M <= INT32_MAX && N <= INT32_MAX && K <= INT32_MAX &&
-                              ((M + BM - 1) / BM) * ((N + BN - 1) / BN) <= INT32_MAX)) {
+    if (!spec->contiguous || BM < 1 || BN < 1 ||
+        (M <= INT32_MAX && N <= INT32_MAX && K <= INT32_MAX &&
+         ((M + BM - 1) / BM) * ((N + BN - 1) / BN) <= INT32_MAX)) {
         return status_ok();
     }
     return status_error(STATUS_INVALID,

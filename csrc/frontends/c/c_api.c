@@ -197,6 +197,14 @@ typedef struct {
     const sgemm_kernels_matrix *floats[OPERANDS];
 } Lists;
 
+/* Without C if beta is 0: nothing may be read through the pointer then. */
+static Lists lists_to_read(const Lists *lists, float beta)
+{
+    Lists read = *lists;
+    read.floats[OF_C] = beta == 0.0f ? NULL : read.floats[OF_C];
+    return read;
+}
+
 static bool are_given(const Lists *lists, int operand)
 {
     return lists->floats[operand] || (operand <= OF_B && lists->typed[operand]);
@@ -438,9 +446,10 @@ static int multiply_reported(const char *variant, const sgemm_kernels_place *pla
                              float beta, const Lists *lists, int64_t count,
                              const int64_t stride[OPERANDS], sgemm_kernels_status *status)
 {
+    const Lists read = lists_to_read(lists, beta);
     Call call;
     call_begin(&call);
-    const Status result = multiply(variant, place, alpha, beta, lists, count, stride, &call);
+    const Status result = multiply(variant, place, alpha, beta, &read, count, stride, &call);
     call_end(&call);
     return report(&result, call.out_changed, status);
 }
@@ -532,9 +541,10 @@ static int many_reported(const char *variant, const sgemm_kernels_place *place, 
                          float beta, const Lists *lists, int64_t count,
                          sgemm_kernels_status *status)
 {
+    const Lists read = lists_to_read(lists, beta);
     Call call;
     call_begin(&call);
-    const Status result = multiply_many(variant, place, alpha, beta, lists, count, &call);
+    const Status result = multiply_many(variant, place, alpha, beta, &read, count, &call);
     call_end(&call);
     return report(&result, call.out_changed, status);
 }
