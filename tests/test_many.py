@@ -143,6 +143,14 @@ def test_products_that_differ_by_their_places_are_one_batch(like_gpu, rng, monke
         assert worst_share(chosen[2], *chosen[:2]) <= 1
     assert (out[:, :64, 256:] == 7).all()
     assert (out[:, 64] == 7).all()
+    # A tile may read behind a matrix, where another allocation need not have memory.
+    apart = list(uniform(rng, 12, 65, 1024)[:, :64])
+    _core._launched(True)
+    try:
+        run_many("auto", apart, Bs[1:], out=outs[1:], device="cpu")
+    finally:
+        assert not _core._launched(False) & {"waves", "fused"}
+    assert worst_share(outs[1:], apart, Bs[1:]) <= 1
 
 
 @pytest.mark.parametrize("multiprocessors", [None, 132])

@@ -542,6 +542,13 @@ static intptr_t bytes_between(const Matrix &X, const Matrix &Y)
                                  reinterpret_cast<uintptr_t>(X.data));
 }
 
+/* Whether a matrix that begins `step` elements behind X leaves no gap. A tile of `fused` may read
+ * lines of memory behind the last one of X, which another allocation need not have. */
+static bool leaves_no_gap(const Matrix &X, int64_t step)
+{
+    return step <= X.rows * X.row_stride || step <= X.cols * X.col_stride;
+}
+
 /* The products at the begin of a list that are one batch: they differ by their places in memory
  * only, and these are equally far apart. */
 static Sgemm batch_of_list(const Sgemm *problems, int count)
@@ -558,7 +565,7 @@ static Sgemm batch_of_list(const Sgemm *problems, int count)
             const intptr_t step = bytes_between(*of_last[i], *of_next[i]);
             steps[i] = batch.count == 1 ? step : steps[i];
             belongs = belongs && is_alike(*of_last[i], *of_next[i]) && step == steps[i] &&
-                      step % size == 0;
+                      step % size == 0 && (i == 2 || leaves_no_gap(*of_last[i], step / size));
         }
         batch.count += belongs;
     }
