@@ -212,6 +212,7 @@ hf-kernel: $(VENV)/installed
 IN_BUILD_LIB := PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/build/lib$${PYTHONPATH:+:$$PYTHONPATH}"
 
 build-lib:
+	rm -rf build/lib  # it may have files that are no longer among the sources
 	$(PYTHON) setup.py --quiet build --build-lib build/lib
 
 # Every file of tests in a process of its own, and every rung under compute-sanitizer: gpu-sanitize,
