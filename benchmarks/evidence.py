@@ -43,7 +43,7 @@ class Part:
 
     name: str
     minutes: float
-    """What its commands took on an H200, rounded up."""
+    """What its commands took on an H200, rounded up; a guess for those that have not run."""
     commands: tuple[tuple[str, ...], ...]
     """Each: a script, the file that it is given, and options."""
     written: tuple[str, ...] = ()

@@ -36,7 +36,7 @@ typedef struct {
     /* For a variant that reads it (addend.h). NULL: the result holds C */
     const struct Addend *addend DEFAULT(nullptr);
     /* Of A and of B. If they are not float32, `data` of the matrix is the address of its first
-     * element all the same. Only `auto`, `direct` and `mixed` take such operands. */
+     * element all the same. Only `direct` and `mixed` take such operands. */
     ElementType elements[2] DEFAULT({});
 } Launch;
 
