@@ -51,7 +51,7 @@ MAY_INCLUDE = {
         "gemm/plan/waves_plan.h",
     },
     "gemm/simt": {"gemm/kernel", "gemm/plan"},
-    "gemm/plan": {"base", "gemm/kernel/tma_rows.h"},
+    "gemm/plan": {"base", "gemm/kernel/lower_tiles.h", "gemm/kernel/tma_rows.h"},
     "gemm/kernel": {
         "base",
         "emulator/access_trace/traced.h",

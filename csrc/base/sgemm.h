@@ -64,6 +64,15 @@ typedef struct Sgemm {
     int64_t count DEFAULT(1); /* matrices in the batch; 1: one product */
 } Sgemm;
 
+/* Whether B is the transposed A in the same memory, so that A @ B is symmetric. */
+static inline bool sgemm_is_symmetric(const Sgemm *p)
+{
+    const Matrix *const A = &p->A, *const B = &p->B;
+    return A->data == B->data && A->rows == B->cols && A->cols == B->rows &&
+           A->row_stride == B->col_stride && A->col_stride == B->row_stride &&
+           (p->count == 1 || A->batch_stride == B->batch_stride);
+}
+
 /* Whether it is row-major without gaps between its rows. */
 static inline bool matrix_is_contiguous(const Matrix *matrix)
 {

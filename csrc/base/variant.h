@@ -38,6 +38,9 @@ typedef struct {
     /* Of A and of B. If they are not float32, `data` of the matrix is the address of its first
      * element all the same. Only `direct` and `mixed` take such operands. */
     ElementType elements[2] DEFAULT({});
+    /* For the rungs that `auto` launches, only with sgemm_is_symmetric: compute the sums on and
+     * below the diagonal, and use those below it above it, too. */
+    bool symmetric DEFAULT(false);
 } Launch;
 
 /* Computes the problem; returns once it is queued on the stream (CUDA) or done (CPU). */

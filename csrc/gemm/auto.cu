@@ -296,7 +296,12 @@ static Status launch_rung(TensorRung rung, const Sgemm *problem, const Launch *w
     Launcher *const launcher = rung == TENSOR_FUSED   ? RUNG_LAUNCHER(fused)
                                : rung == TENSOR_WAVES ? RUNG_LAUNCHER(waves)
                                                       : RUNG_LAUNCHER(mma);
-    return launcher(problem, where);
+    Launch here = *where;
+    here.symmetric = sgemm_is_symmetric(problem);
+    if (here.symmetric) { // A is split once
+        here.prepared[0] = here.prepared[1] = nullptr;
+    }
+    return launcher(problem, &here);
 }
 
 /* Launches each product of a batch by itself, or all from number `first` on. */

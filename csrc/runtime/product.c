@@ -16,6 +16,17 @@ bool product_is_in_place(const Product *product)
            C->batch_bytes == out->batch_bytes;
 }
 
+bool product_is_symmetric(const Product *product)
+{
+    const Strided B = strided_transposed(&product->A);
+    return product->B.data == B.data && product->B.rows == B.rows && product->B.cols == B.cols &&
+           product->B.row_bytes == B.row_bytes && product->B.col_bytes == B.col_bytes &&
+           product->B.swapped == B.swapped && product->B.type == B.type &&
+           product->taken[0] == product->taken[1] &&
+           (product->count == 1 || product->B.batch_bytes == B.batch_bytes) &&
+           !product->variant->spec.contiguous;
+}
+
 /* Computes a product, or the batch of its `count`. */
 static Status multiply(const Product *product, const int *devices, int count)
 {

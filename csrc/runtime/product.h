@@ -55,6 +55,10 @@ static inline void product_changes_out(const Product *product)
 /* Whether C and out are the same elements in memory. */
 bool product_is_in_place(const Product *product);
 
+/* Whether B is A transposed in the same memory. A copy of A, transposed, is then the copy of B
+ * (sgemm_is_symmetric), unless the kernel takes only contiguous matrices. */
+bool product_is_symmetric(const Product *product);
+
 #ifdef __cplusplus
 }
 #endif

@@ -45,6 +45,7 @@ static const double tensor_store = 0.83;  /* cycles to check and store a result 
 static const double tensor_splitting = 0.89; /* share of from_memory at which operands are split */
 static const double tensor_unaligned = 1.9;  /* factor on splitting K-major rows not in float4s */
 static const double tensor_store_unaligned = 2; /* factor on tensor_store: no float4s of C */
+static const double tensor_mirrored = 2;        /* factor on that: stored at two places (assumed) */
 static const double tensor_margin = 0.87;       /* share of the time on CUDA cores to stay below */
 
 /* The tiles of waves: rows, columns, stages, and the time of a wave in waves of the first one. */

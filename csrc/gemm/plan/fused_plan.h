@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "../../base/sgemm.h"
+#include "../kernel/lower_tiles.h"
 #include "../kernel/tma_rows.h"
 #include "constants.h"
 
@@ -67,15 +68,16 @@ static inline double store_factor(const Sgemm *p)
 }
 
 /* The estimated cycles of the product alone, with these tiles and slices. */
-static inline double fused_product_cycles(const Sgemm *p, int width, int slices,
+static inline double fused_product_cycles(const Sgemm *p, bool symmetric, int width, int slices,
                                           int multiprocessors)
 {
-    const int64_t tiles = ceil_div(p->C.rows, FUSED_ROWS) * ceil_div(p->C.cols, width) * p->count;
+    const int64_t tiles = tiles_of_one(p, symmetric, FUSED_ROWS, width) * p->count;
     const int64_t chunks = ceil_div(p->A.cols, FUSED_CHUNK);
     const double results = (double)FUSED_ROWS * (double)width;
     const double of_chunk = width == FUSED_WIDE ? fused_wide_chunk : fused_narrow_chunk;
     const double work_items = (double)ceil_div(tiles * slices, multiprocessors);
-    const double stored = fused_store * results * store_factor(p);
+    const double stored =
+        fused_store * results * store_factor(p) * (symmetric ? tensor_mirrored : 1);
     const double of_work =
         fused_work + of_chunk * (double)ceil_div(chunks, slices) + (slices == 1 ? stored : 0);
     const double sums = 8 * (double)tiles * results;
@@ -84,26 +86,27 @@ static inline double fused_product_cycles(const Sgemm *p, int width, int slices,
 }
 
 /* A slice has at least four chunks. More slices than fill the GPU 16 times are never faster. */
-static inline int fused_most_slices(const Sgemm *p, int multiprocessors)
+static inline int fused_most_slices(const Sgemm *p, bool symmetric, int multiprocessors)
 {
-    const int64_t tiles =
-        ceil_div(p->C.rows, FUSED_ROWS) * ceil_div(p->C.cols, FUSED_WIDE) * p->count;
+    const int64_t tiles = tiles_of_one(p, symmetric, FUSED_ROWS, FUSED_WIDE) * p->count;
     const int64_t by_tiles = FUSED_MOST_WAVES * (int64_t)multiprocessors / tiles;
     const int64_t by_chunks = ceil_div(p->A.cols, FUSED_CHUNK) / FUSED_SHORTEST_SLICE;
     const int64_t most = by_tiles < by_chunks ? by_tiles : by_chunks;
     return most < 1 ? 1 : most < FUSED_MOST_SLICES ? (int)most : FUSED_MOST_SLICES;
 }
 
-/* The plan with the lowest estimated time. If transposing helps, the caller has transposed. */
-static inline FusedPlan plan_fused(const Sgemm *p, int multiprocessors)
+/* The plan with the lowest estimated time. If transposing helps, the caller has transposed. With
+ * `symmetric`, only the lower triangle is computed. */
+static inline FusedPlan plan_fused(const Sgemm *p, bool symmetric, int multiprocessors)
 {
     FusedPlan plan = {fused_lines_apart(p) < 0, FUSED_WIDE, 1, 0};
     const int64_t chunks = ceil_div(p->A.cols, FUSED_CHUNK);
-    plan.cycles = fused_product_cycles(p, plan.width, plan.slices, multiprocessors);
-    const int most = fused_most_slices(p, multiprocessors);
+    plan.cycles = fused_product_cycles(p, symmetric, plan.width, plan.slices, multiprocessors);
+    const int most = fused_most_slices(p, symmetric, multiprocessors);
     for (int slices = 1; slices <= most; ++slices) {
         for (int width = FUSED_NARROW; width <= FUSED_WIDE; width += FUSED_WIDE - FUSED_NARROW) {
-            const double cycles = fused_product_cycles(p, width, slices, multiprocessors);
+            const double cycles =
+                fused_product_cycles(p, symmetric, width, slices, multiprocessors);
             if (cycles < plan.cycles) {
                 plan.width = width;
                 plan.slices = slices;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "../kernel/lower_tiles.h"
 #include "small_batch_plan.h"
 
 typedef struct {
@@ -60,6 +61,7 @@ PlanShape plan_shape(const Sgemm *p)
     shape.B = operand_of(&p->B, p->B.row_stride, p->B.col_stride);
     shape.C_is_float4 = p->C.cols % 4 == 0 && p->C.row_stride % 4 == 0 && is_aligned(&p->C);
     shape.stores_float4 = p->beta == 0 && shape.C_is_float4;
+    shape.symmetric = sgemm_is_symmetric(p);
     shape.packed = is_packed(&p->A) && is_packed(&p->B) && is_packed(&p->C);
     return shape;
 }
@@ -79,6 +81,12 @@ static PlanShape as_planned(PlanShape shape, bool transposed)
 static int64_t tiles_of(const Tile *t, const PlanShape *s)
 {
     return ceil_div(s->M, t->BM) * ceil_div(s->N, t->BN) * s->count;
+}
+
+/* Whether the plan's kernel is `tiled_symmetric`, which computes the lower triangle. */
+static bool is_tiled_symmetric(const Plan *plan, const PlanShape *s)
+{
+    return s->symmetric && plan->splits == 1 && tiles[plan->kernel].slices == 1;
 }
 
 /* ------------------------------------------------------------------ estimates */
@@ -128,7 +136,8 @@ static Block block_of(const Plan *plan, const PlanShape *s, const PlanConstants 
     /* If blocks or slices are added, each result is also written for the others and read once
      * more. */
     const bool in_memory = plan->splits > 1 && !plan->cluster;
-    const bool reduces = plan->splits > 1 || t->slices > 1 || plan->transposed;
+    const bool reduces =
+        plan->splits > 1 || t->slices > 1 || plan->transposed || is_tiled_symmetric(plan, s);
     const int sharers = t->slices * (plan->cluster ? plan->splits : 1);
     const double handed_on =
         in_memory ? 1 : (s->stores_float4 && !plan->transposed ? 0.5 : 2.0) / sharers;
@@ -165,7 +174,9 @@ static double estimate_tiles(const Plan *plan, const PlanShape *s, const PlanDev
     /* Clusters of more than 2 blocks leave some multiprocessors of a GPC idle. */
     const bool wide = plan->cluster && plan->splits > 2 && d->multiprocessors > 1;
     const int places = wide ? d->multiprocessors * 15 / 16 : d->multiprocessors;
-    const int64_t each = ceil_div(tiles_of(t, s) * plan->splits, places);
+    const int64_t computed =
+        is_tiled_symmetric(plan, s) ? lower_tiles(t->BM, t->BN, s->M) * s->count : tiles_of(t, s);
+    const int64_t each = ceil_div(computed * plan->splits, places);
     const int64_t waves =
         each > t->blocks ? ceil_div(each, t->blocks) - 1 : 0; /* before the last */
     /* If few blocks are resident, they end at the same time, and one multiprocessor gets one more
@@ -328,14 +339,17 @@ static bool supports(const Plan *plan, const PlanShape *shape, const PlanDevice 
     if (s.count > 1 && (plan->kernel == STREAMK || plan->splits > 1)) {
         return false; /* kernels of one product */
     }
-    if (plan->kernel == STREAMK) {
-        return !plan->transposed;
+    if (plan->kernel == STREAMK) { /* tiles differ in how K is divided */
+        return !plan->transposed && !s.symmetric;
     }
     if (plan->kernel == DOT) { /* its indices have 32 bits */
         return s.K <= DOT_MOST && s.M <= DOT_MOST && s.N <= DOT_MOST && s.M * s.N <= DOT_MOST;
     }
     if (plan->kernel == GEMV) {
         const Gemv g = gemv_of(&s, device);
+        if (s.symmetric && g.column_step > 1 && s.M > 1) {
+            return false; /* columns differ in how K is divided */
+        }
         return s.M <= GEMV_MOST_ROWS && (plan->splits == 1 || plan->splits <= s.K / 4) &&
                gemv_blocks(&g, &s, plan->width) <= INT32_MAX / plan->splits;
     }

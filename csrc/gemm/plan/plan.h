@@ -92,6 +92,7 @@ typedef struct {
     PlanOperand A, B;
     bool stores_float4; /* C is stored as aligned float4 and not read */
     bool C_is_float4;   /* all rows of C are aligned float4s */
+    bool symmetric;     /* sgemm_is_symmetric */
     bool packed;        /* matrices and batches have no gaps, or are shared by all products */
 } PlanShape;
 

@@ -27,12 +27,15 @@ static double splitting_any(int64_t rows, double depth, int64_t k_stride, int64_
 static double estimate_waves(const Sgemm *p, int multiprocessors)
 {
     const Matrix *const A = &p->A, *const B = &p->B;
+    const bool symmetric = sgemm_is_symmetric(p);
     const double depth = (double)(ceil_div(p->A.cols, DEPTH) * DEPTH);
-    const double of_result = depth / tensor_rate + tensor_store * store_factor(p);
+    const double stored = tensor_store * store_factor(p) * (symmetric ? tensor_mirrored : 1);
+    const double of_result = depth / tensor_rate + stored;
     return tensor_start +
-           (double)p->count * (splitting_any(p->C.rows, depth, A->col_stride, A->row_stride) +
-                               splitting_any(p->C.cols, depth, B->row_stride, B->col_stride)) +
-           plan_waves(p, multiprocessors).waves * TILE * TILE * of_result;
+           (double)p->count *
+               (splitting_any(p->C.rows, depth, A->col_stride, A->row_stride) +
+                (symmetric ? 0 : splitting_any(p->C.cols, depth, B->row_stride, B->col_stride))) +
+           plan_waves(p, symmetric, multiprocessors).waves * TILE * TILE * of_result;
 }
 
 /* The problem that `fused` computes. */
@@ -45,7 +48,7 @@ static Sgemm fused_problem(const Sgemm *p)
 static double estimate_fused(const Sgemm *p, int multiprocessors)
 {
     const Sgemm oriented = fused_problem(p);
-    return plan_fused(&oriented, multiprocessors).cycles;
+    return plan_fused(&oriented, sgemm_is_symmetric(p), multiprocessors).cycles;
 }
 
 double plan_estimate_mma(const Sgemm *p, const TensorCores *cores, double *multiply_adds)
@@ -56,10 +59,11 @@ double plan_estimate_mma(const Sgemm *p, const TensorCores *cores, double *multi
         ++i;
     }
     const int rows = mma_tiles[i].rows, cols = mma_tiles[i].cols;
-    const int64_t tiles = ceil_div(p->C.rows, rows) * ceil_div(p->C.cols, cols);
+    const int64_t tiles = tiles_of_one(p, sgemm_is_symmetric(p), rows, cols);
     const double results = (double)ceil_div(tiles, cores->multiprocessors) * rows * cols;
     *multiply_adds = count * results * depth;
-    const double both = splitting(p->C.rows, depth) + splitting(p->C.cols, depth);
+    const double both =
+        splitting(p->C.rows, depth) + (sgemm_is_symmetric(p) ? 0 : splitting(p->C.cols, depth));
     return *multiply_adds / cores->proof->rate +
            count * (cores->proof->start + both * FITTED / cores->multiprocessors +
                     results * tensor_store);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "../../base/sgemm.h"
+#include "../kernel/lower_tiles.h"
 #include "constants.h"
 
 typedef struct {
@@ -13,7 +14,8 @@ typedef struct {
     double waves; /* their time, in waves of the first tile */
 } WavesPlan;
 
-static inline WavesPlan plan_waves(const Sgemm *p, int multiprocessors)
+/* With `symmetric`, only the lower triangle is computed. */
+static inline WavesPlan plan_waves(const Sgemm *p, bool symmetric, int multiprocessors)
 {
 #define TILE(NAME, ROWS, COLS, STAGES, TIME) {ROWS, COLS, TIME},
     static const struct {
@@ -23,8 +25,7 @@ static inline WavesPlan plan_waves(const Sgemm *p, int multiprocessors)
 #undef TILE
     WavesPlan best = {0, 0};
     for (size_t i = 0; i < sizeof tiles / sizeof *tiles; ++i) {
-        const int64_t blocks =
-            ceil_div(p->C.rows, tiles[i].rows) * ceil_div(p->C.cols, tiles[i].cols) * p->count;
+        const int64_t blocks = tiles_of_one(p, symmetric, tiles[i].rows, tiles[i].cols) * p->count;
         const double waves = tiles[i].time * (double)ceil_div(blocks, multiprocessors);
         if (i == 0 || waves < best.waves) {
             best.tile = (int)i;

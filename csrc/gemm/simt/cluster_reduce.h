@@ -6,6 +6,7 @@
 #define SGEMM_GEMM_CLUSTER_REDUCE_H
 
 #include "../kernel/cluster.h"
+#include "../kernel/lower_tile_order.h"
 #include "../plan/plan.h"
 #include "partial_sums.h"
 #include "store_tile.h"
@@ -421,6 +422,50 @@ __global__ void __launch_bounds__(G::threads, min_blocks<MIN_BLOCKS>)
     }
 }
 
+/* ------------------------------------------------------------------ symmetric products */
+
+/* Stores the sums on or below the diagonal of C there, and those below it also at their mirror
+ * images. So each element of C is read and written once. Neighbouring threads store neighbours. */
+template <class G>
+static __device__ __forceinline__ void store_mirrored(const Sgemm &p, const Origin &tile,
+                                                      const Part<G> &own, unsigned thread)
+{
+    UNROLL(4)
+    for (int n = static_cast<int>(thread); n < G::BM * G::BN; n += G::threads) {
+        const int64_t row = tile.row + n / G::BN, col = tile.col + n % G::BN;
+        if (row >= col) {
+            store(p, row, col, own.results[0][n / G::BN][swapped_index(n % G::BN)]);
+        }
+    }
+    UNROLL(4)
+    for (int n = static_cast<int>(thread); n < G::BM * G::BN; n += G::threads) {
+        const int64_t row = tile.row + n % G::BM, col = tile.col + n / G::BM;
+        if (row > col) {
+            store(p, col, row, own.results[0][n % G::BM][swapped_index(n / G::BM)]);
+        }
+    }
+}
+
+/* `tiled` for A @ A.T: only tiles of the lower triangle are computed. */
+template <class G, int MIN_BLOCKS>
+__global__ void __launch_bounds__(G::threads, min_blocks<MIN_BLOCKS>) tiled_symmetric(const Sgemm p)
+{
+#ifdef __CUDA_ARCH__
+    if (__CUDA_ARCH__ < 800) { // never launched: the device has no plans
+        __trap();
+        return;
+    }
+#endif
+    TileNumber<G> number(lower_tile_in_bands(p.C, G::BM, G::BN, blockIdx.x));
+    unsigned thread = threadIdx.x;
+    float sum[G::TM][G::TN] = {};
+    block_product<G, tiles_in_flight<G>>(p.A, p.B, number.origin(), ThreadTile<G>(thread), sum);
+    recompute_from(thread);
+    Part<G> &own = leave_sums<G>(thread, ThreadTile<G>(thread), sum);
+    __syncthreads();
+    store_mirrored<G>(p, number.origin(), own, thread);
+}
+
 /* ------------------------------------------------------------------ on the host */
 
 /* Launches one block for each tile of C and each of `splits` splits of K. */
@@ -443,6 +488,12 @@ Status launch_tiles_of(const Sgemm &p, int splits, bool cluster, const Launch *w
                    ? memory.status
                    : launch_blocks(split_product<G, MIN_BLOCKS, SPLIT>, spec_of<G>("split_product"),
                                    tiles * splits, j, where);
+    }
+    if constexpr (G::slices == 1 && G::same_layouts) {
+        if (sgemm_is_symmetric(&p)) {
+            return launch_blocks(tiled_symmetric<G, MIN_BLOCKS>, spec_of<G>("tiled_symmetric"),
+                                 lower_tiles(G::BM, G::BN, p.C.rows), p, where, p.count);
+        }
     }
     if constexpr (G::slices == 1) {
         return launch_blocks(tiled<G, MIN_BLOCKS>, spec_of<G>("tiled"), tiles, p, where, p.count);

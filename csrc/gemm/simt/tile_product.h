@@ -22,6 +22,7 @@ struct Geometry {
     static constexpr int BM = BM_, BN = BN_, BK = BK_, WM = WM_, WN = WN_, TM = TM_, TN = TN_;
     static constexpr int lda = BM + float4_padding, ldb = BN + float4_padding; // of shared tiles
     static constexpr int stages = TILE_STAGES, slices = SLICES;
+    static constexpr bool same_layouts = A_K_MAJOR == B_K_MAJOR; // of A and B transposed
     static constexpr int deep = SLICES > 1 ? deep_in_slices<TM> : 8;
     static constexpr int warps_across = BN / WN, warps_of_slice = BM / WM * warps_across;
     static constexpr int threads = SLICES * warps_of_slice * 32;

@@ -76,6 +76,29 @@ static __device__ __forceinline__ void store(const Sgemm &p, const Results &C, i
     }
 }
 
+/* The same for results of a symmetric product: stores those on or below the diagonal, and those
+ * below it also at their mirror images. So each element of C is read and written once. */
+struct Mirrored {
+    Results lower, upper;
+    int below; // row - column of the first one, as far as the results of a tile differ
+
+    __device__ __forceinline__ Mirrored(const Fp16Product &q, int64_t row, int64_t col,
+                                        unsigned matrix)
+        : lower(results(q, row, col, matrix)), upper(results(q, col, row, matrix)),
+          below(clamped(row - col > -1024 ? row - col : -1024))
+    {}
+    __device__ __forceinline__ void store_both(const Sgemm &p, int row, int col, float sum) const
+    {
+        const int under = below < 1024 ? below + row - col : 1;
+        if (under >= 0) {
+            store(p, lower, row, col, sum);
+        }
+        if (under > 0) {
+            store(p, upper, col, row, sum);
+        }
+    }
+};
+
 /* Iterates over the K chunks of a tile of C, and skips chunks that are all zero in A or in B. */
 template <class T> struct NonzeroChunks {
     static constexpr int max_groups = (T::BN + group_rows - 1) / group_rows;
@@ -225,8 +248,9 @@ struct RowsInOrder {
     }
 };
 
-/* A thread's results of a tile of C, and their checks. mma and wgmma give a warp blocks of 16 x 8
- * results, four to a thread: two neighbours, and two 8 rows below. */
+/* A thread's results of a tile of C, and their checks. With T::symmetric, those above the diagonal
+ * are ignored (Mirrored). mma and wgmma give a warp blocks of 16 x 8 results, four to a thread: two
+ * neighbours, and two 8 rows below. */
 template <class T, class Rows = RowsInOrder> struct CheckedTile {
     typedef ResultBits<T> Bits;
     const Fp16Product &q;
@@ -239,11 +263,12 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
     Bits passed_early; // results that passed the early check need not pass the last
 
     __device__ __forceinline__ CheckedTile(const Fp16Product &q, unsigned number, int thread)
-        : CheckedTile(q, number, tile_in_bands(q.p.C, T::BM, T::BN, number), blockIdx.y, thread)
+        : CheckedTile(q, number, blockIdx.y, thread)
     {}
-    __device__ __forceinline__ CheckedTile(const Fp16Product &q, unsigned number,
-                                           const Origin &tile, unsigned matrix, int thread)
-        : q(q), tile(tile), number(number), matrix(matrix), thread(thread),
+    __device__ __forceinline__ CheckedTile(const Fp16Product &q, unsigned number, unsigned matrix,
+                                           int thread)
+        : q(q), tile(tile_computed<T>(q.p.C, number)), number(number), matrix(matrix),
+          thread(thread),
           row(thread / 32 / T::warps_across * T::WM + Rows::row_of_lane(thread % 32)),
           col(thread / 32 % T::warps_across * T::WN + thread % 4 * 2),
           row_largest(q.a.largest + q.a.first_row(matrix) + tile.row),
@@ -315,7 +340,9 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
         }
         failing.clear_if([&](int i, int j) {
             const bool inside = row_in_tile(i) < rows && col_in_tile(j) < cols;
-            return !inside ||
+            const bool above =
+                T::symmetric && tile.col + col_in_tile(j) > tile.row + row_in_tile(i);
+            return !inside || above ||
                    is_exactly_zero(row_largest[row_in_tile(i)],
                                    q.b.largest[q.b.first_row(matrix) + tile.col + col_in_tile(j)],
                                    any_product);
@@ -386,15 +413,17 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
         const bool in_float4s = q.p.C.cols % 4 == 0 && rows_are_aligned(q.p.C) &&
                                 (q.p.beta == 0.0f || rows_are_aligned(q.addend));
         const Scales scales(*this);
-        const bool is_whole =
-            tile.row + T::BM <= q.p.C.rows && tile.col + T::BN <= q.p.C.cols && in_float4s;
-        if (__all_sync(0xffffffff, is_whole && scales.narrow && failing.count() == 0)) {
-            if (q.p.beta == 0.0f) {
-                store_pairs<false>(sum, scales);
-            } else {
-                store_pairs<true>(sum, scales);
+        if constexpr (!T::symmetric) {
+            const bool is_whole =
+                tile.row + T::BM <= q.p.C.rows && tile.col + T::BN <= q.p.C.cols && in_float4s;
+            if (__all_sync(0xffffffff, is_whole && scales.narrow && failing.count() == 0)) {
+                if (q.p.beta == 0.0f) {
+                    store_pairs<false>(sum, scales);
+                } else {
+                    store_pairs<true>(sum, scales);
+                }
+                return;
             }
-            return;
         }
 #ifdef SGEMM_TRACED
         name_array("staging", staging_of_warps, sizeof(Staging) * T::threads / 32);
@@ -415,12 +444,17 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
                     });
                 }
                 __syncwarp();
-                const Results C = results(q, first_row + i * Staging::rows,
-                                          first_col + j * Staging::cols, matrix);
-                if (in_float4s) {
-                    store_float4s(staging, C);
+                const int64_t top = first_row + i * Staging::rows;
+                const int64_t left = first_col + j * Staging::cols;
+                if constexpr (T::symmetric) {
+                    store_mirrored(staging, Mirrored(q, top, left, matrix), in_float4s);
                 } else {
-                    store_floats(staging, C);
+                    const Results C = results(q, top, left, matrix);
+                    if (in_float4s) {
+                        store_float4s(staging, C);
+                    } else {
+                        store_floats(staging, C);
+                    }
                 }
             }
         }
@@ -523,6 +557,34 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
         }
     }
 
+    /* Stores the results that do not fail. */
+    __device__ __forceinline__ void store_float4(const Results &C, int row, int col,
+                                                 const float4 &sum) const
+    {
+        const bool inside = row < C.rows && col < C.cols;
+        float *const first = C.first + row * C.row_stride + col;
+        const float *const added = C.added + row * C.added_row_stride + col;
+        const float4 old = q.p.beta == 0.0f || !inside ? make_float4(0.0f, 0.0f, 0.0f, 0.0f)
+                                                       : *reinterpret_cast<const float4 *>(added);
+        const float4 fresh = make_float4(scaled(q.p, sum.x, old.x), scaled(q.p, sum.y, old.y),
+                                         scaled(q.p, sum.z, old.z), scaled(q.p, sum.w, old.w));
+        const float any = sum.x + sum.y + sum.z + sum.w; // NaN if one fails
+        if (any == any || !inside) {
+            if (inside) {
+                store_whole(first, fresh);
+            }
+            return;
+        }
+        const float sums[] = {sum.x, sum.y, sum.z, sum.w};
+        const float each[] = {fresh.x, fresh.y, fresh.z, fresh.w};
+        UNROLL(4)
+        for (int i = 0; i < 4; ++i) {
+            if (sums[i] == sums[i]) {
+                first[i] = each[i];
+            }
+        }
+    }
+
     /* A thread stores four float4s. */
     __device__ __forceinline__ void store_float4s(const Staging &staging, const Results &C) const
     {
@@ -530,30 +592,55 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
         UNROLL(4)
         for (int r = 0; r < Staging::rows; r += 4) {
             const int row = lane / 8 + r;
-            const bool inside = row < C.rows && col < C.cols;
-            const float4 sum = *reinterpret_cast<const float4 *>(staging.results[row] + col);
-            float *const first = C.first + row * C.row_stride + col;
-            const float *const added = C.added + row * C.added_row_stride + col;
-            const float4 old = q.p.beta == 0.0f || !inside
-                                   ? make_float4(0.0f, 0.0f, 0.0f, 0.0f)
-                                   : *reinterpret_cast<const float4 *>(added);
-            const float4 fresh = make_float4(scaled(q.p, sum.x, old.x), scaled(q.p, sum.y, old.y),
-                                             scaled(q.p, sum.z, old.z), scaled(q.p, sum.w, old.w));
-            const float any = sum.x + sum.y + sum.z + sum.w; // NaN if one fails
-            if (any == any || !inside) {
-                if (inside) {
-                    store_whole(first, fresh);
+            store_float4(C, row, col,
+                         *reinterpret_cast<const float4 *>(staging.results[row] + col));
+        }
+    }
+
+    /* A pass of a symmetric product. Lines of 16 results are columns of the staging. */
+    __device__ __forceinline__ void store_mirrored(const Staging &staging, const Mirrored &C,
+                                                   bool in_float4s) const
+    {
+        const int lane = thread % 32;
+        if (C.below + Staging::rows <= 0) {
+            return;
+        }
+        if (C.below < Staging::cols) { // touches the diagonal
+            UNROLL(1)
+            for (int row = 0; row < Staging::rows; ++row) {
+                const float sum = staging.results[row][lane];
+                if (sum == sum) {
+                    C.store_both(q.p, row, lane, sum);
                 }
-                continue;
             }
-            const float sums[] = {sum.x, sum.y, sum.z, sum.w};
-            const float each[] = {fresh.x, fresh.y, fresh.z, fresh.w};
+        } else if (in_float4s) {
+            store_float4s(staging, C.lower);
+            store_columns(staging, C.upper);
+        } else {
+            store_floats(staging, C.lower);
+            UNROLL(4)
+            for (int col = lane / Staging::rows; col < Staging::cols; col += 2) {
+                const float sum = staging.results[lane % Staging::rows][col];
+                if (sum == sum) {
+                    store(q.p, C.upper, col, lane % Staging::rows, sum);
+                }
+            }
+        }
+    }
+
+    /* A thread stores four float4s of columns, two threads a sector of memory. */
+    __device__ __forceinline__ void store_columns(const Staging &staging, const Results &C) const
+    {
+        const int lane = thread % 32;
+        UNROLL(4)
+        for (int part = 0; part < 4; ++part) {
+            const int line = lane / 2 + part / 2 * 16, from = lane % 2 * 4 + part % 2 * 8;
+            float sums[4];
             UNROLL(4)
             for (int i = 0; i < 4; ++i) {
-                if (sums[i] == sums[i]) {
-                    first[i] = each[i];
-                }
+                sums[i] = staging.results[from + i][line];
             }
+            store_float4(C, line, from, make_float4(sums[0], sums[1], sums[2], sums[3]));
         }
     }
 
@@ -601,7 +688,7 @@ __device__ __forceinline__ void recompute_listed(const Fp16Product &q, const Fai
 {
     constexpr int parts = dot_sums / THREADS; // of a thread
     __shared__ float sums[dot_sums];
-    const Origin tile = tile_in_bands(q.p.C, T::BM, T::BN, failed.number);
+    const Origin tile = tile_computed<T>(q.p.C, failed.number);
     const Matrix &A = q.p.A, &B = q.p.B;
     const int count = q.failing[failed.in_batch], thread = threadIdx.x;
     for (int i = failed.block; i < count; i += failed.blocks) {
@@ -639,7 +726,11 @@ __device__ __forceinline__ void recompute_listed(const Fp16Product &q, const Fai
             }
         }
         if (thread == 0) {
-            store(q.p, results(q, row, col, failed.matrix), 0, 0, sums[0]);
+            if constexpr (T::symmetric) {
+                Mirrored(q, row, col, failed.matrix).store_both(q.p, 0, 0, sums[0]);
+            } else {
+                store(q.p, results(q, row, col, failed.matrix), 0, 0, sums[0]);
+            }
         }
         __syncthreads();
     }
@@ -701,9 +792,9 @@ KERNEL_BODY void recompute_whole(const Fp16Product &q, const FailedTile<T> &fail
     constexpr int threads = T::BM;
     __shared__ __align__(16) float As[fallback_depth][T::BM + 4];
     __shared__ __align__(16) float Bs[fallback_depth][fallback_cols + 4];
-    Origin tile = tile_in_bands(q.p.C, T::BM, T::BN, failed.number);
+    Origin tile = tile_computed<T>(q.p.C, failed.number);
     tile.col += failed.block * fallback_cols;
-    if (tile.col >= q.p.C.cols) {
+    if (tile.col >= q.p.C.cols || (T::symmetric && tile.col >= tile.row + T::BM)) {
         return;
     }
     const int thread = threadIdx.x, row = thread / 8 * 4, col = thread % 8 * 4;
@@ -740,14 +831,22 @@ KERNEL_BODY void recompute_whole(const Fp16Product &q, const FailedTile<T> &fail
         }
         __syncthreads();
     }
-    const Results C = results(q, tile.row, tile.col, failed.matrix);
-    UNROLL(8)
-    for (int i = 0; i < 8; ++i) {
+    const auto store_all = [&](const auto &store_one) {
         UNROLL(8)
-        for (int j = 0; j < 8; ++j) {
-            store(q.p, C, row + i / 4 * (T::BM / 2) + i % 4,
-                  col + j / 4 * (fallback_cols / 2) + j % 4, sum[i][j]);
+        for (int i = 0; i < 8; ++i) {
+            UNROLL(8)
+            for (int j = 0; j < 8; ++j) {
+                store_one(row + i / 4 * (T::BM / 2) + i % 4,
+                          col + j / 4 * (fallback_cols / 2) + j % 4, sum[i][j]);
+            }
         }
+    };
+    if constexpr (T::symmetric) {
+        const Mirrored C(q, tile.row, tile.col, failed.matrix);
+        store_all([&](int i, int j, float x) { C.store_both(q.p, i, j, x); });
+    } else {
+        const Results C = results(q, tile.row, tile.col, failed.matrix);
+        store_all([&](int i, int j, float x) { store(q.p, C, i, j, x); });
     }
 }
 
@@ -838,7 +937,7 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
     }
     Fp16Product q = {};
     SplitBoth both = {};
-    const int64_t tiles = tiles_of(problem->C, T::BM, T::BN);
+    const int64_t tiles = tiles_computed<T>(problem->C);
     Prepared *const of_a = where->prepared[0], *const of_b = where->prepared[1];
     const bool a_is_split = !splits_a || find_prepared(problem->A, of_a, where);
     const bool b_is_split = find_prepared(transposed(problem->B), of_b, where);
@@ -847,7 +946,9 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
         if (splits_a) {
             both.a = plan_split(problem->A, count, of_a, &arrays);
         }
-        both.b = plan_split(transposed(problem->B), count, of_b, &arrays);
+        both.b = splits_a && T::symmetric
+                     ? both.a
+                     : plan_split(transposed(problem->B), count, of_b, &arrays);
         q = {*problem,
              both.a.to,
              both.b.to,
@@ -866,7 +967,7 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
         }
     }
     both.a.to.groups = a_is_split ? 0 : both.a.to.groups;
-    both.b.to.groups = b_is_split ? 0 : both.b.to.groups;
+    both.b.to.groups = b_is_split || (splits_a && T::symmetric) ? 0 : both.b.to.groups;
     Status status =
         splits_a ? launch_split(both, count, where) : launch_split(both.b, count, of_b, where);
     if (status.code == STATUS_OK && tiles > 0) { // otherwise only prepared operands are needed

@@ -13,9 +13,11 @@
 namespace {
 
 /* Two consumer warpgroups compute 64 x BN_ results each. A is K-major or MN_MAJOR. */
-template <int BN_, int STAGES, bool MN_MAJOR> struct FusedTile {
-    typedef GroupTile<BN_> Group;
-    static constexpr int groups = 2, BM = groups * Group::BM, BN = BN_, BK = k_block;
+template <int BN_, int STAGES, bool MN_MAJOR, bool SYMMETRIC> struct FusedTile {
+    typedef GroupTile<BN_, SYMMETRIC> Group;
+    static constexpr bool symmetric = SYMMETRIC;
+    static constexpr int stacked = 1;
+    static constexpr int groups = Group::stacked, BM = groups * Group::BM, BN = BN_, BK = k_block;
     static constexpr int WM = Group::WM, WN = Group::WN, stages = STAGES;
     static constexpr bool mn_major = MN_MAJOR;
     static constexpr int threads = groups * Group::threads; // of the consumers
@@ -46,7 +48,7 @@ KERNEL_BODY void load_chunks(const FusedProduct &q, typename T::Shared &shared)
     UNROLL(1)
     for (unsigned number = blockIdx.x; number < q.work_items; number += q.blocks) {
         const Work work(q, number);
-        const Origin tile = tile_in_bands(q.product.p.C, T::BM, T::BN, work.tile);
+        const Origin tile = tile_computed<T>(q.product.p.C, work.tile);
         const int row = static_cast<int>(tile.row);
         const int line = static_cast<int>(work.matrix * q.matrix_lines); // the first of A
         const int col = static_cast<int>(tile.col + q.product.b.first_row(work.matrix));
@@ -183,14 +185,11 @@ KERNEL_BODY void multiply_chunks(const FusedProduct &q, typename T::Shared &shar
         if (number + q.blocks >= q.work_items) {
             griddep_launch_dependents();
         }
-        Origin tile = tile_in_bands(q.product.p.C, T::BM, T::BN, work.tile);
-        tile.row += group * Group::BM;
-        CheckedTile<Group, EvenRowsFirst> own(
-            q.product, number_in_bands(q.product.p.C, Group::BM, Group::BN, tile), tile,
-            work.matrix, thread);
+        CheckedTile<Group, EvenRowsFirst> own(q.product, work.tile * T::groups + group, work.matrix,
+                                              thread);
         if (q.slices > 1) {
             store_slice<Group>(q, work.slice, rows, sum, own);
-        } else if (tile.row < q.product.p.C.rows) {
+        } else {
             scale_rows<Group>(rows, q.chunk_share, sum, own, check);
             own.store_passing(sum, true, check.failing, check.staging);
         }
@@ -226,17 +225,21 @@ __global__ void __launch_bounds__(T::block_threads, 1) fused(const __grid_consta
     }
 }
 
-template <bool MN_MAJOR> struct Tiles {
-    typedef FusedTile<FUSED_NARROW, 8, MN_MAJOR> Narrow;
-    typedef FusedTile<FUSED_WIDE, 6, MN_MAJOR> Wide;
+template <bool MN_MAJOR, bool SYMMETRIC> struct Tiles {
+    typedef FusedTile<FUSED_NARROW, 8, MN_MAJOR, SYMMETRIC> Narrow;
+    typedef FusedTile<FUSED_WIDE, 6, MN_MAJOR, SYMMETRIC> Wide;
 };
+
+typedef Tiles<false, false>::Wide Usual;
 
 } // namespace
 
 LAUNCHER(fused)
 {
-    return launch_unless_short(launch_fused<Tiles>, problem, where, WGMMA_MIN_K);
+    Launcher *const launch =
+        where->symmetric ? launch_fused<Tiles, true> : launch_fused<Tiles, false>;
+    return launch_unless_short(launch, problem, where, WGMMA_MIN_K);
 }
 
 ARCHITECTURE_SPECIFIC_VARIANT(fused, "A stays float32 until a warpgroup splits it in registers",
-                              "fused.cu", Tiles<false>::Wide::spec(), {9, 0});
+                              "fused.cu", Usual::spec(), {9, 0});

@@ -15,15 +15,15 @@ Status launch_product(FusedProduct q, const Fp16Product &product, bool overlaps,
                       unsigned most_blocks, const Launch *where)
 {
     const Sgemm &p = product.p;
-    const int64_t tiles = tiles_of(p.C, T::BM, T::BN), work_items = tiles * q.slices * p.count;
+    const int64_t tiles = tiles_computed<T>(p.C), work_items = tiles * q.slices * p.count;
     if (work_items > INT32_MAX) {
         return too_many_work_items();
     }
     q.product = product;
     q.work_items_of_matrix = static_cast<unsigned>(tiles * q.slices);
     q.work_items = static_cast<unsigned>(work_items);
-    const bool several =
-        q.work_items > most_blocks && product.b.chunks <= FUSED_OVERLAPPED * q.slices;
+    const bool several = !T::symmetric && q.work_items > most_blocks &&
+                         product.b.chunks <= FUSED_OVERLAPPED * q.slices;
     q.blocks = several ? most_blocks : q.work_items;
     // TMA sees the matrices of a batch as one with many lines.
     const Matrix lines = fused_lines(&p);
@@ -43,12 +43,11 @@ Status launch_product(FusedProduct q, const Fp16Product &product, bool overlaps,
         status = encode_tensor_map(&q.a, a);
     }
     if (status.code == STATUS_OK) {
-        status = launch_blocks(several ? fused<T, true> : fused<T, false>,
+        status = launch_blocks(several ? fused<T, !T::symmetric> : fused<T, false>,
                                overlapping(T::spec(), overlaps), q.blocks, q, where);
     }
     if (status.code == STATUS_OK && q.slices > 1) {
-        status = launch_blocks(add_slices, overlapping(adding_spec),
-                               tiles_of(p.C, AddingTile::BM, AddingTile::BN), q, where, p.count);
+        status = launch_adding<T::symmetric>(q, where);
     }
     return status;
 }
@@ -67,13 +66,13 @@ Status launch_tile(const Sgemm *problem, const Launch *where, int slices, unsign
     void *memory;
     Status status = take_sums<T>(problem, where, &q, &memory);
     if (status.code == STATUS_OK) {
-        status = launch_checked<AddingTile>(problem, where, multiply, false);
+        status = launch_checked<AddingTile<T::symmetric>>(problem, where, multiply, false);
         scratch_free(memory, where);
     }
     return status;
 }
 
-template <template <bool> class Tiles>
+template <template <bool, bool> class Tiles, bool SYMMETRIC>
 Status launch_planned(const Sgemm *problem, const Launch *where)
 {
     int multiprocessors;
@@ -81,7 +80,7 @@ Status launch_planned(const Sgemm *problem, const Launch *where)
     if (status.code != STATUS_OK) {
         return status;
     }
-    const FusedPlan plan = plan_fused(problem, multiprocessors);
+    const FusedPlan plan = plan_fused(problem, SYMMETRIC, multiprocessors);
     const auto launch = [&](const Sgemm *loadable) {
         const auto with = [&](auto tiles) {
             typedef decltype(tiles) Two;
@@ -91,7 +90,8 @@ Status launch_planned(const Sgemm *problem, const Launch *where)
                     : launch_tile<typename Two::Narrow>)(loadable, where, plan.slices,
                                                          static_cast<unsigned>(multiprocessors));
         };
-        return fused_is_mn_major(loadable) ? with(Tiles<true>()) : with(Tiles<false>());
+        return fused_is_mn_major(loadable) ? with(Tiles<true, SYMMETRIC>())
+                                           : with(Tiles<false, SYMMETRIC>());
     };
     if (!plan.copies) {
         return launch(problem);
@@ -104,13 +104,13 @@ Status launch_planned(const Sgemm *problem, const Launch *where)
 }
 
 /* Splits the larger operand in registers: as A, or as the B of the transposed problem. */
-template <template <bool> class Tiles>
+template <template <bool, bool> class Tiles, bool SYMMETRIC>
 Status launch_fused(const Sgemm *problem, const Launch *where)
 {
     if (!fused_transposes(problem)) {
-        return launch_planned<Tiles>(problem, where);
+        return launch_planned<Tiles, SYMMETRIC>(problem, where);
     }
-    return launch_swapped(problem, where, launch_planned<Tiles>);
+    return launch_swapped(problem, where, launch_planned<Tiles, SYMMETRIC>);
 }
 
 } // namespace

@@ -45,7 +45,9 @@ struct Work {
 };
 
 /* What one consumer warpgroup computes and checks, without waiting for the other. */
-template <int BN_> struct GroupTile {
+template <int BN_, bool SYMMETRIC = false> struct GroupTile {
+    static constexpr bool symmetric = SYMMETRIC;
+    static constexpr int stacked = 2;
     static constexpr int BM = 64, BN = BN_;
     static constexpr int WM = 16, WN = BN, MI = WM / 16, NI = WN / 8; // of a warp, and in products
     static constexpr int warps_across = 1, threads = BM / WM * 32;
@@ -119,7 +121,9 @@ __device__ __forceinline__ void store_slice(const FusedProduct &q, unsigned slic
 }
 
 /* The tile of a block that adds slices of K. */
-struct AddingTile {
+template <bool SYMMETRIC = false> struct AddingTile {
+    static constexpr bool symmetric = SYMMETRIC;
+    static constexpr int stacked = 1;
     static constexpr int BM = 64, BN = 64;
     static constexpr int WM = 16, WN = 32, MI = WM / 16, NI = WN / 8;
     static constexpr int warps_across = BN / WN, threads = BM / WM * warps_across * 32;
@@ -131,9 +135,8 @@ struct AddingTile {
 };
 
 /* Adds the slices of K in order. */
-__global__ void __launch_bounds__(AddingTile::threads) add_slices(const FusedProduct q)
+template <class T> __global__ void __launch_bounds__(T::threads) add_slices(const FusedProduct q)
 {
-    typedef AddingTile T;
     __shared__ Checking<T> shared;
     griddep_wait();
     CheckedTile<T> own(q.product, blockIdx.x, threadIdx.x);
@@ -161,7 +164,13 @@ __global__ void __launch_bounds__(AddingTile::threads) add_slices(const FusedPro
     own.store_passing(sum, true, shared.failing, shared.staging);
 }
 
-constexpr KernelSpec adding_spec = spec_of_threads("add_slices", AddingTile::threads);
+/* Launches add_slices. */
+template <bool SYMMETRIC> Status launch_adding(const FusedProduct &q, const Launch *where)
+{
+    typedef AddingTile<SYMMETRIC> T;
+    return launch_blocks(add_slices<T>, overlapping(spec_of_threads("add_slices", T::threads)),
+                         tiles_computed<T>(q.product.p.C), q, where, q.product.p.count);
+}
 
 /* Launches the transposed problem. */
 inline Status launch_swapped(const Sgemm *problem, const Launch *where, Launcher *launch)

@@ -17,7 +17,9 @@ namespace {
 template <int BN_, int STAGES, ElementType ELEMENT> struct MixedTile {
     typedef GroupTile<BN_> Group;
     static constexpr ElementType element = ELEMENT;
-    static constexpr int groups = 2, BM = groups * Group::BM, BN = BN_, BK = k_chunk;
+    static constexpr bool symmetric = false;
+    static constexpr int stacked = 1;
+    static constexpr int groups = Group::stacked, BM = groups * Group::BM, BN = BN_, BK = k_chunk;
     static constexpr int WM = Group::WM, WN = Group::WN, stages = STAGES;
     static constexpr int threads = groups * Group::threads; // of the consumers
     static constexpr int producers = 128, block_threads = threads + producers;
@@ -42,7 +44,7 @@ template <class T>
 KERNEL_BODY void load_mixed(const FusedProduct &q, const Work &work, typename T::Shared &shared)
 {
     constexpr int b_step = swizzle_bytes / static_cast<int>(sizeof(uint16_t)); // of a K block
-    const Origin tile = tile_in_bands(q.product.p.C, T::BM, T::BN, work.tile);
+    const Origin tile = tile_computed<T>(q.product.p.C, work.tile);
     const int row = static_cast<int>(tile.row);
     const int col = static_cast<int>(tile.col + q.product.b.first_row(work.matrix));
     const auto load_a = [&](int chunk, int stage) {
@@ -191,13 +193,10 @@ KERNEL_BODY void multiply_mixed(const FusedProduct &q, const Work &work, typenam
         now.advance();
     }
     griddep_launch_dependents();
-    Origin tile = tile_in_bands(q.product.p.C, T::BM, T::BN, work.tile);
-    tile.row += group * Group::BM;
-    CheckedTile<Group> own(q.product, number_in_bands(q.product.p.C, Group::BM, Group::BN, tile),
-                           tile, work.matrix, thread);
+    CheckedTile<Group> own(q.product, work.tile * T::groups + group, work.matrix, thread);
     if (q.slices > 1) {
         store_slice<Group>(q, work.slice, rows, sum, own);
-    } else if (tile.row < q.product.p.C.rows) {
+    } else {
         Checking<Group> &check = shared.check[group];
         scale_rows<Group>(rows, q.chunk_share, sum, own, check);
         own.store_passing(sum, true, check.failing, check.staging);
@@ -260,8 +259,7 @@ Status launch_mixed_product(FusedProduct q, const Fp16Product &product, bool ove
         status = launch_blocks(mixed<T>, overlapping(T::spec(), overlaps), q.blocks, q, where);
     }
     if (status.code == STATUS_OK && q.slices > 1) {
-        status = launch_blocks(add_slices, overlapping(adding_spec),
-                               tiles_of(p.C, AddingTile::BM, AddingTile::BN), q, where);
+        status = launch_adding<false>(q, where);
     }
     return status;
 }
@@ -279,7 +277,7 @@ template <class T> Status launch_mixed_tile(const Sgemm *problem, const Launch *
     void *memory;
     Status status = take_sums<T>(problem, where, &q, &memory);
     if (status.code == STATUS_OK) {
-        status = launch_checked<AddingTile, T::element>(problem, where, multiply, false);
+        status = launch_checked<AddingTile<>, T::element>(problem, where, multiply, false);
         scratch_free(memory, where);
     }
     return status;
@@ -296,7 +294,7 @@ Status launch_loadable_mixed(const Sgemm *problem, const Launch *where)
     if (status.code != STATUS_OK) {
         return status;
     }
-    const FusedPlan plan = plan_fused(problem, multiprocessors);
+    const FusedPlan plan = plan_fused(problem, false, multiprocessors);
     return (plan.width == FUSED_WIDE ? launch_mixed_tile<Wide>
                                      : launch_mixed_tile<Narrow>)(problem, where, plan.slices);
 }

@@ -10,7 +10,9 @@
 
 namespace {
 
-template <int BM_, int BN_, int WM_ = 64> struct MmaTile {
+template <int BM_, int BN_, int WM_, bool SYMMETRIC> struct MmaTile {
+    static constexpr bool symmetric = SYMMETRIC;
+    static constexpr int stacked = 1;
     static constexpr int BM = BM_, BN = BN_, BK = k_chunk, stages = 3;
     static constexpr int WM = WM_, WN = 32, MI = WM / 16, NI = WN / 8; // of a warp; in mma products
     static constexpr int warps_across = BN / WN, threads = BM / WM * warps_across * 32;
@@ -219,15 +221,24 @@ template <class T> Status launch_tile(const Sgemm *problem, const Launch *where)
     return launch_checked<T>(problem, where, multiply);
 }
 
-typedef MmaTile<128, 128> Square;
-typedef MmaTile<128, 64> Narrow;   // if a block has less than 193 KiB of shared memory
-typedef MmaTile<64, 64, 32> Small; // or less than 145
+template <bool SYMMETRIC> using Square = MmaTile<128, 128, 64, SYMMETRIC>;
+// If a block has less than 193 KiB of shared memory, or less than 145.
+template <bool SYMMETRIC> using Narrow = MmaTile<128, 64, 64, SYMMETRIC>;
+template <bool SYMMETRIC> using Small = MmaTile<64, 64, 32, SYMMETRIC>;
+
+template <bool SYMMETRIC> Status launch_largest_tile(const Sgemm *problem, const Launch *where)
+{
+    return has_shared_memory(where, spec<Square<SYMMETRIC>>)
+               ? launch_tile<Square<SYMMETRIC>>(problem, where)
+           : has_shared_memory(where, spec<Narrow<SYMMETRIC>>)
+               ? launch_tile<Narrow<SYMMETRIC>>(problem, where)
+               : launch_tile<Small<SYMMETRIC>>(problem, where);
+}
 
 Status launch(const Sgemm *problem, const Launch *where)
 {
-    return has_shared_memory(where, spec<Square>)   ? launch_tile<Square>(problem, where)
-           : has_shared_memory(where, spec<Narrow>) ? launch_tile<Narrow>(problem, where)
-                                                    : launch_tile<Small>(problem, where);
+    return (where->symmetric ? launch_largest_tile<true> : launch_largest_tile<false>)(problem,
+                                                                                       where);
 }
 
 } // namespace
@@ -238,4 +249,4 @@ LAUNCHER(mma)
 }
 
 VARIANT(mma, "each float32 as an fp16 hi/lo pair, three products on tensor cores", "mma.cu",
-        spec<Square>, {8, 0});
+        spec<Square<false>>, {8, 0});

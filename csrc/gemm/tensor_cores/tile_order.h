@@ -3,10 +3,9 @@
 #define SGEMM_KERNELS_TILE_ORDER_H
 
 #include "../kernel/kernel.h"
+#include "../kernel/lower_tile_order.h"
 
 namespace {
-
-constexpr unsigned band_rows = 8;
 
 /* The first row and column of a tile of C. Tiles are numbered column by column in bands of eight
  * tile rows, so that those in flight together share rows of A and columns of B in the L2 cache. */
@@ -14,22 +13,29 @@ __device__ __forceinline__ Origin tile_in_bands(const Matrix &C, int BM, int BN,
 {
     const unsigned down = static_cast<unsigned>((C.rows + BM - 1) / BM);
     const unsigned across = static_cast<unsigned>((C.cols + BN - 1) / BN);
-    const unsigned band = number / (band_rows * across), in_band = number % (band_rows * across);
-    const unsigned left = down - band * band_rows, rows = left < band_rows ? left : band_rows;
-    const unsigned col = rows == band_rows ? in_band / band_rows : in_band / rows;
+    const unsigned band = number / (tile_band * across), in_band = number % (tile_band * across);
+    const unsigned left = down - band * tile_band, rows = left < tile_band ? left : tile_band;
+    const unsigned col = rows == tile_band ? in_band / tile_band : in_band / rows;
     const unsigned row = in_band - col * rows;
-    return {static_cast<int64_t>(band * band_rows + row) * BM, static_cast<int64_t>(col) * BN};
+    return {static_cast<int64_t>(band * tile_band + row) * BM, static_cast<int64_t>(col) * BN};
 }
 
-/* The number of the tile that begins there. */
-__device__ __forceinline__ unsigned number_in_bands(const Matrix &C, int BM, int BN,
-                                                    const Origin &tile)
+/* How many tiles of C a kernel computes: with T::symmetric, those of the lower triangle. T::stacked
+ * of them, one below the other, have one place in the order. */
+template <class T> int64_t tiles_computed(const Matrix &C)
 {
-    const unsigned down = static_cast<unsigned>((C.rows + BM - 1) / BM);
-    const unsigned across = static_cast<unsigned>((C.cols + BN - 1) / BN);
-    const unsigned row = static_cast<unsigned>(tile.row / BM), first = row / band_rows * band_rows;
-    const unsigned left = down - first, rows = left < band_rows ? left : band_rows;
-    return first * across + static_cast<unsigned>(tile.col / BN) * rows + row - first;
+    constexpr int BM = T::stacked * T::BM;
+    return T::stacked * (T::symmetric ? lower_tiles(BM, T::BN, C.rows) : tiles_of(C, BM, T::BN));
+}
+
+template <class T> __device__ __forceinline__ Origin tile_computed(const Matrix &C, unsigned number)
+{
+    constexpr int BM = T::stacked * T::BM;
+    const unsigned place = number / T::stacked, below = number % T::stacked;
+    Origin tile = T::symmetric ? lower_tile_in_bands(C, BM, T::BN, place)
+                               : tile_in_bands(C, BM, T::BN, place);
+    tile.row += below * T::BM;
+    return tile;
 }
 
 } // namespace

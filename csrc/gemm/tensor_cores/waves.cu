@@ -13,7 +13,9 @@
 namespace {
 
 /* Each of GROUPS consumer warpgroups computes 64 x BN_ results. */
-template <int GROUPS, int BN_, int STAGES> struct WgmmaTile {
+template <int GROUPS, int BN_, int STAGES, bool SYMMETRIC> struct WgmmaTile {
+    static constexpr bool symmetric = SYMMETRIC;
+    static constexpr int stacked = 1;
     static constexpr int BM = 64 * GROUPS, BN = BN_, BK = k_block, stages = STAGES;
     static constexpr int WM = 16, WN = BN, MI = WM / 16, NI = WN / 8; // of a warp, and in products
     static constexpr int warps_across = 1, threads = BM / WM * 32;    // of the consumers
@@ -46,7 +48,7 @@ template <class T> KERNEL_BODY void load_chunks(const TmaProduct &q, typename T:
     // From this load on, waiting for an empty stage shows the consumers' early check.
     constexpr int checked = 2 * (early_check - 1) + T::stages;
     constexpr int k_step = swizzle_bytes / static_cast<int>(sizeof(uint16_t)); // of a K block
-    const Origin tile = tile_in_bands(q.product.p.C, T::BM, T::BN, blockIdx.x);
+    const Origin tile = tile_computed<T>(q.product.p.C, blockIdx.x);
     const int row = static_cast<int>(q.product.a.first_row() + tile.row);
     const int col = static_cast<int>(q.product.b.first_row() + tile.col);
     RingPosition<T::stages> to;
@@ -205,21 +207,27 @@ template <class T> Status launch_tile(const Sgemm *problem, const Launch *where)
     return launch_checked<T>(problem, where, multiply);
 }
 
-#define TILE(NAME, ROWS, COLS, STAGES, TIME) typedef WgmmaTile<ROWS / 64, COLS, STAGES> NAME;
+#define TILE(NAME, ROWS, COLS, STAGES, TIME)                                                       \
+    template <bool SYMMETRIC> using NAME = WgmmaTile<ROWS / 64, COLS, STAGES, SYMMETRIC>;
 WAVES_TILES(TILE)
 #undef TILE
 
-Status launch(const Sgemm *problem, const Launch *where)
+template <bool SYMMETRIC> Status launch_best_tile(const Sgemm *problem, const Launch *where)
 {
     int multiprocessors;
     const Status status = multiprocessors_of(where, &multiprocessors);
     if (status.code != STATUS_OK || multiprocessors == 0) {
-        return status.code != STATUS_OK ? status : launch_tile<Square>(problem, where);
+        return status.code != STATUS_OK ? status : launch_tile<Square<SYMMETRIC>>(problem, where);
     }
-#define TILE(NAME, ROWS, COLS, STAGES, TIME) launch_tile<NAME>,
+#define TILE(NAME, ROWS, COLS, STAGES, TIME) launch_tile<NAME<SYMMETRIC>>,
     static constexpr Launcher *launchers[] = {WAVES_TILES(TILE)};
 #undef TILE
-    return launchers[plan_waves(problem, multiprocessors).tile](problem, where);
+    return launchers[plan_waves(problem, SYMMETRIC, multiprocessors).tile](problem, where);
+}
+
+Status launch(const Sgemm *problem, const Launch *where)
+{
+    return (where->symmetric ? launch_best_tile<true> : launch_best_tile<false>)(problem, where);
 }
 
 } // namespace
@@ -231,4 +239,4 @@ LAUNCHER(waves)
 
 ARCHITECTURE_SPECIFIC_VARIANT(waves,
                               "tiles of the size that leaves the fewest multiprocessors idle",
-                              "waves.cu", spec<Square>, {9, 0});
+                              "waves.cu", spec<Square<false>>, {9, 0});

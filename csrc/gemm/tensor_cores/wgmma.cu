@@ -13,6 +13,8 @@ namespace {
 
 /* Each of GROUPS consumer warpgroups computes 64 x BN_ results. */
 template <int GROUPS, int BN_, int STAGES> struct WgmmaTile {
+    static constexpr bool symmetric = false;
+    static constexpr int stacked = 1;
     static constexpr int BM = 64 * GROUPS, BN = BN_, BK = k_block, stages = STAGES;
     static constexpr int WM = 16, WN = BN, MI = WM / 16, NI = WN / 8; // of a warp, and in products
     static constexpr int warps_across = 1, threads = BM / WM * 32;    // of the consumers
@@ -45,7 +47,7 @@ template <class T> KERNEL_BODY void load_chunks(const TmaProduct &q, typename T:
     // From this load on, waiting for an empty stage shows the consumers' early check.
     constexpr int checked = 2 * (early_check - 1) + T::stages;
     constexpr int k_step = swizzle_bytes / static_cast<int>(sizeof(uint16_t)); // of a K block
-    const Origin tile = tile_in_bands(q.product.p.C, T::BM, T::BN, blockIdx.x);
+    const Origin tile = tile_computed<T>(q.product.p.C, blockIdx.x);
     const int row = static_cast<int>(tile.row), col = static_cast<int>(tile.col);
     RingPosition<T::stages> to;
     int begun = 0;

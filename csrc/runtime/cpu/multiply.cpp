@@ -138,7 +138,9 @@ Status take_all(const Product *product, bool copied, Operands *operands, Sgemm *
     if (status.code == STATUS_OK) {
         status = take("A", &product->A, product->taken[0], copied, product, &operands->A);
     }
-    if (status.code == STATUS_OK) {
+    if (status.code == STATUS_OK && operands->A.owned && product_is_symmetric(product)) {
+        operands->B.matrix = matrix_transposed(&operands->A.matrix);
+    } else if (status.code == STATUS_OK) {
         status = take("B", &product->B, product->taken[1], copied, product, &operands->B);
     }
     if (status.code == STATUS_OK) {

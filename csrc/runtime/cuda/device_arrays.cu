@@ -205,7 +205,9 @@ Status make_ready(StreamScope *scope, const Product &product, bool separate, boo
     problem.count = product.count;
     Status status = take_operand(scope, "A", product.A, product.taken[0], product.count, &problem.A,
                                  &copies->A);
-    if (status.code == STATUS_OK) {
+    if (status.code == STATUS_OK && copies->A.data && product_is_symmetric(&product)) {
+        problem.B = matrix_transposed(&problem.A);
+    } else if (status.code == STATUS_OK) {
         status = take_operand(scope, "B", product.B, product.taken[1], product.count, &problem.B,
                               &copies->B);
     }

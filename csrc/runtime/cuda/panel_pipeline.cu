@@ -73,8 +73,9 @@ struct Call {
     Operand A, B, C;
     SharedPanels shared; /* of B */
     Status status;
-    bool overlaps; /* several steps, on three streams */
-    bool prepares; /* memory suffices to keep prepared panels */
+    bool overlaps;  /* several steps, on three streams */
+    bool symmetric; /* one step, whose B is the transposed A on the device, too */
+    bool prepares;  /* memory suffices to keep prepared panels */
     int64_t chunk_bytes;
     bool recycles; /* chunks are reused; events tell when */
     Staging chunks, pieces;
@@ -446,7 +447,8 @@ void add_piece(Call *call, int64_t i, int64_t j, int64_t k_steps)
         step.a = i * k_steps + k;
         step.b = j * k_steps + k;
         step.problem.A = panel(call, &call->A, step.a, &a);
-        step.problem.B = panel(call, &call->B, step.b, &b);
+        step.problem.B = call->symmetric ? matrix_transposed(&step.problem.A)
+                                         : panel(call, &call->B, step.b, &b);
         step.problem.beta = k == 0 ? product->beta : 1.0f;
         if (k == 0 && product->beta != 0.0f) {
             const Strided c = strided_part(&product->C, row, col, rows, cols);
@@ -458,7 +460,10 @@ void add_piece(Call *call, int64_t i, int64_t j, int64_t k_steps)
             step.out = strided_part(&product->out, row, col, rows, cols);
         }
         call->A.used[step.a % call->A.held] = call->steps_in;
-        call->B.used[step.b % call->B.held] = call->steps_in++;
+        if (!call->symmetric) {
+            call->B.used[step.b % call->B.held] = call->steps_in;
+        }
+        ++call->steps_in;
         Item *const item = next_item(call);
         item->kind = Item::STEP;
         item->step = step;
@@ -566,10 +571,10 @@ bool leaves_room(Call *call)
 bool allocate_all(Call *call)
 {
     const Panels *const p = &call->panels;
-    const bool held = allocate_panels(call, &call->A, p->a_held, panels_a_elements(p)) &&
-                      allocate_panels(call, &call->B, p->b_held, panels_b_elements(p)) &&
-                      allocate_panels(call, &call->C, p->c_held, panels_c_elements(p)) &&
-                      leaves_room(call);
+    const bool held =
+        allocate_panels(call, &call->A, p->a_held, panels_a_elements(p)) &&
+        (call->symmetric || allocate_panels(call, &call->B, p->b_held, panels_b_elements(p))) &&
+        allocate_panels(call, &call->C, p->c_held, panels_c_elements(p)) && leaves_room(call);
     if (!held) {
         release_panels(call, &call->A);
         release_panels(call, &call->B);
@@ -583,6 +588,16 @@ bool fit_panels(Call *call)
 {
     const int64_t M = call->C.array.rows, N = call->C.array.cols, K = call->A.array.cols;
     size_t available = 0, all;
+    call->symmetric = product_is_symmetric(&call->product);
+    call->panels = {M, N, K, 1, 1, 1};
+    if (call->symmetric && allocate_all(call)) {
+        return true;
+    }
+    if (call->symmetric && call->status.code != STATUS_OUT_OF_MEMORY) {
+        return false;
+    }
+    call->symmetric = false; /* there is not enough memory: computed like any other product */
+    call->status = status_ok();
     panels_plan(M, N, K, INT64_MAX, &call->panels);
     if (allocate_all(call)) {
         /* Prepared data is about as large as the panels. If less than twice that is available, the
@@ -676,7 +691,8 @@ void multiply(Call *call)
     const int64_t M = call->C.array.rows, N = call->C.array.cols;
     call->overlaps = p->rows < M || p->cols < N || p->depth < K;
     const bool begins = start_sharing(call);
-    const int64_t of_b = K * N / (call->shared.active ? call->product.team->count : 1);
+    const int64_t of_b =
+        call->symmetric ? 0 : K * N / (call->shared.active ? call->product.team->count : 1);
     const int64_t in = (M * K + of_b + (call->product.beta == 0.0f ? 0 : M * N)) * element;
     /* A chunk costs the host some microseconds, so use few if all of them fit in the queue. */
     call->chunk_bytes = in / few_chunks < least_chunk ? least_chunk : in / few_chunks / 4096 * 4096;

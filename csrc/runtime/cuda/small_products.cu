@@ -48,8 +48,10 @@ size_t place_all(const Product *product, char *memory, Sgemm *problem, size_t *b
     size_t offset = 0;
     problem->A = place(product, product->A, product->taken[0], count_of(product, product->A),
                        memory, &offset);
-    problem->B = place(product, product->B, product->taken[1], count_of(product, product->B),
-                       memory, &offset);
+    problem->B = product_is_symmetric(product)
+                     ? matrix_transposed(&problem->A)
+                     : place(product, product->B, product->taken[1], count_of(product, product->B),
+                             memory, &offset);
     *before_c = offset;
     problem->C = place(product, product->out, ELEMENT_FLOAT32, product->count, memory, &offset);
     return offset;
@@ -138,7 +140,9 @@ Status multiply_in(const Product *product, const Staging *staging, void *memory,
                   b = strided_of_typed(&staged.B, product->taken[1]),
                   c = strided_of_matrix(&staged.C);
     gather(product, product->A, a);
-    gather(product, product->B, b);
+    if (!product_is_symmetric(product)) {
+        gather(product, product->B, b);
+    }
     if (product->beta != 0.0f) {
         gather(product, product->C, c);
     }
