@@ -67,9 +67,9 @@ typedef struct {
      * if the kind of device has no compute capability. */
     void (*compute_capability)(int index, int capability[2]);
 
-    /* Whether `auto` on the device multiplies operands of 16 bits by variant_direct. Cheap. NULL if
-     * it does on every device that can run it. */
-    bool (*runs_direct)(int index);
+    /* Whether `auto` on the device multiplies operands of 16 bits by variant_direct and
+     * variant_mixed. Cheap. NULL if it does on every device that can run them. */
+    bool (*runs_16bit)(int index);
 
     /* Describes a device, 0 <= index < count. */
     Status (*describe)(int index, DeviceInfo *info);
