@@ -8,6 +8,7 @@
 # make hf-kernel    PyTorch's operators in the format of Hugging Face's kernels, in build/hf-kernel
 # make gpu-check    the tests on this machine's GPU with the active Python; installs nothing
 # make evidence     renew the results in benchmarks/results, in parts, on this machine's GPU
+# make peers        fetch and compile the other projects that benchmarks measure beside this one
 # make notebooks    execute the lessons anew, in place
 # make pictures     draw every picture and write every table anew, from the results
 # make docs         all pages and the API reference as a site, in build/docs
@@ -31,7 +32,7 @@ BLAS := .venv-blas
 RELEASE := .venv-release
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help demo test thorough notebooks pictures docs site plan-cost wheels wheels-aarch64 release hf-kernel build-lib gpu-check evidence format clean FORCE
+.PHONY: help demo test thorough notebooks pictures docs site plan-cost wheels wheels-aarch64 release hf-kernel build-lib gpu-check evidence peers format clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/python -m sgemm_kernels.demo -o build/demo.png
@@ -253,6 +254,26 @@ evidence: $(if $(LIST),,build-lib)
 		$(if $(LIST),$(or $(wildcard $(BIN)/python),$(PYTHON)),$(PYTHON)) benchmarks/evidence.py \
 		$(if $(LIST),--list) $(if $(STALE),--stale) $(PART:%=--part %) $(MINUTES:%=--minutes %) \
 		$(ARCHIVE:%=--archive %)
+
+# Sources of other projects, at these releases. They compile without a GPU; what is in build/peers
+# and build/benchmarks can be copied to a machine that has one and no network.
+PEERS := build/peers
+PEERS_ARCH ?= sm_90a
+$(PEERS)/cutlass/release: FROM := https://github.com/NVIDIA/cutlass
+$(PEERS)/cutlass/release: TAG := v4.7.0
+$(PEERS)/cutlass/release: COMMIT := dcf215af68a2d08d305076c152a06f201728cd53
+$(PEERS)/gemmul8/release: FROM := https://github.com/RIKEN-RCCS/GEMMul8
+$(PEERS)/gemmul8/release: TAG := v2.0.14
+$(PEERS)/gemmul8/release: COMMIT := 71296f99a812fb3cb694768d01855837a57c5086
+$(PEERS)/%/release:
+	rm -rf $(@D)
+	git clone --quiet --depth 1 --branch $(TAG) $(FROM) $(@D)
+	[ "$$(git -C $(@D) rev-parse HEAD)" = $(COMMIT) ]
+	echo '$(TAG) $(COMMIT)' > $@
+
+peers: $(PEERS)/cutlass/release $(PEERS)/gemmul8/release $(VENV)/installed
+	$(BIN)/python benchmarks/_cutlass_product.py $(PEERS_ARCH)
+	$(BIN)/python benchmarks/_gemmul8_product.py $(PEERS_ARCH)
 
 # ----------------------------------------------------------------------------------- housekeeping
 

@@ -11,6 +11,8 @@ from sgemm_kernels import devices
 from sgemm_kernels.measuring.probe import find_nvcc
 
 FOLDER = Path(__file__).parent.parent / "build" / "benchmarks"
+SOURCES = FOLDER.parent / "peers"
+"""Where ``make peers`` puts the sources of other projects."""
 
 
 def architecture() -> str:
@@ -31,6 +33,7 @@ def compiled(
     beside: Iterable[Path] = (),
     defines: Iterable[str] = (),
     depends: str = "",
+    libraries: Iterable[str] = (),
 ) -> Path:
     """A shared object of a CUDA source for one architecture, in FOLDER, and of sources beside it.
 
@@ -50,7 +53,8 @@ def compiled(
         [find_nvcc(), "-O3", "-std=c++20", f"-arch={target}", "-Xcompiler=-fPIC", "-shared"]
         + [f"-I{folder}" for folder in include]
         + macros
-        + [*map(str, beside), str(source), "-o", str(new)],
+        + [*map(str, beside), str(source), "-o", str(new)]
+        + [f"-l{name}" for name in libraries],
         capture_output=True,
         text=True,
         check=False,

@@ -32,6 +32,7 @@ def needs_gpu() -> None:
         raise RuntimeError(f"it computes on the {jax.default_backend()} here")
 
 
+@functools.cache
 def chain(algorithm: str | None, count: int) -> Callable[[Any, Any], Any]:
     """A compiled program of `count` products by A: A (... (A X)). Algorithm None: full float32."""
     import jax

@@ -29,12 +29,12 @@ def _timed(call: Any, quantiles: Any) -> Any:
         triton.Config({"BM": BM, "BN": BN, "BK": BK}, num_warps=warps, num_stages=stages)
         for BM, BN, BK, warps, stages in TILES
     ],
-    key=["M", "N", "K", "b_along", "PRECISION"],
+    key=["M", "N", "K", "a_along", "b_along", "PRECISION"],
     do_bench=_timed,
 )
 @triton.jit
 def _product(  # type: ignore[no-untyped-def]
-    a, b, c, M, N, K, lda, b_along, b_across, ldc,
+    a, b, c, M, N, K, a_down, a_along, b_down, b_along, ldc,
     PRECISION: tl.constexpr, BAND: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     BK: tl.constexpr,
 ):  # fmt: skip
@@ -50,18 +50,18 @@ def _product(  # type: ignore[no-untyped-def]
         k = begin + tl.arange(0, BK)
         inside_a = (i[:, None] < M) & (k[None, :] < K)
         inside_b = (k[:, None] < K) & (j[None, :] < N)
-        of_a = tl.load(a + i[:, None] * lda + k[None, :], mask=inside_a, other=0.0)
+        of_a = tl.load(a + i[:, None] * a_down + k[None, :] * a_along, mask=inside_a, other=0.0)
         of_a = of_a.to(b.dtype.element_ty)
-        of_b = tl.load(b + k[:, None] * b_along + j[None, :] * b_across, mask=inside_b, other=0.0)
+        of_b = tl.load(b + k[:, None] * b_down + j[None, :] * b_along, mask=inside_b, other=0.0)
         sums = tl.dot(of_a, of_b, sums, input_precision=PRECISION)
     tl.store(c + i[:, None] * ldc + j[None, :], sums, mask=(i[:, None] < M) & (j[None, :] < N))
 
 
 def product(A: Any, B: Any, out: Any, precision: str) -> None:
-    """Queues out = A @ B in PyTorch's current stream. A and out are row-major."""
+    """Queues out = A @ B in PyTorch's current stream. `out` is row-major."""
     a, b, c = (torch.as_tensor(X, device="cuda") for X in (A, B, out))
     (M, K), N = a.shape, b.shape[1]
-    strides = (a.stride(0), *b.stride(), c.stride(0))
+    strides = (*a.stride(), *b.stride(), c.stride(0))
     _product[lambda tile: (triton.cdiv(M, tile["BM"]) * triton.cdiv(N, tile["BN"]),)](
         a, b, c, M, N, K, *strides, precision, BAND
     )

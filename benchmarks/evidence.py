@@ -72,6 +72,7 @@ PARTS = (
     _part("clocks", 1),
     _part("recomputing", 1.5),
     _part("accuracy", 1),
+    _part("grades", 4),
     _part("traffic", 7),
     _part("batched", 2),
     _part("grouped", 1),
@@ -84,7 +85,13 @@ PARTS = (
     _part("work_per_thread", 1),
     _part("auto", 3, "auto.json.gz"),
     Part("spread", 3, _SPREAD),
-    Part("peers", 7, (("peers.py", "peers.json"),), ("peers.json", "peers-normal.json")),
+    Part("peers", 7.5, (("peers.py", "peers.json"),), ("peers.json", "peers-normal.json")),
+    Part(
+        "peers_products",
+        2,
+        (("peers.py", "peers.json", "--cases", "models", "routers"),),
+        ("peers-models.json", "peers-routers.json"),
+    ),
     _part("ablations", 3),
     _part("ablations_fp16_pairs", 3),
     Part(

@@ -1,11 +1,15 @@
 """Experiment 12: error against speed, of this package and of other float32 products.
 
-``python benchmarks/peers.py`` measures `simt` and `auto`, cuBLAS in float32 and in TF32, and, if
-installed, Triton's tensor-core products with float32's accuracy and CUTLASS's products on CUDA
-cores and by 3xTF32. All are checked and alternate, by the rules of `measure`. JAX's products
-follow, timed in another way, which their rows state. At the largest size, the energy of a product
-is measured too, except for JAX and TF32. Operands are uniform, and then standard normal, in a
-second file. Missing peers are reported with the reason.
+``python benchmarks/peers.py`` measures `simt` and `auto`, cuBLAS in float32, in TF32 and in its
+emulation of float32, and, if they are there, Triton's tensor-core products with float32's accuracy,
+CUTLASS's products on CUDA cores and by 3xTF32, and GEMMul8's from integers. All are checked and
+alternate, by the rules of `measure`. JAX's products follow, timed in another way, which their rows
+state. At the largest size, the energy of a product is measured too, except for JAX and TF32.
+Operands are uniform, and then standard normal, in a second file. Missing peers are reported with
+the reason. ``make peers`` fetches CUTLASS and GEMMul8.
+
+``--cases models routers`` measures a dozen products of models and six of routers instead, without
+JAX, briefly, and writes a file for each.
 """
 
 from __future__ import annotations
@@ -20,10 +24,17 @@ from pathlib import Path
 
 import numpy as np
 from _energy import energies
-from _libraries import LOOKS, left_out, libraries
-from _results import output_argument, parsed, redraw, write_comparison
+from _libraries import JAX, LOOKS, left_out, libraries
+from _results import (
+    joined,
+    output_argument,
+    parsed,
+    redraw,
+    write_comparison,
+    write_results,
+)
 
-from sgemm_kernels import Error, Measurement, Results, measure
+from sgemm_kernels import Device, Error, Measurement, Results, measure
 from sgemm_kernels._style import (
     Picture,
     drawing,
@@ -33,12 +44,15 @@ from sgemm_kernels._style import (
     ticks,
 )
 from sgemm_kernels._table import table
-from sgemm_kernels.cli.speed_tables import beside_peers, named
-from sgemm_kernels.measuring.competitors import Competitor
+from sgemm_kernels.cli.speed_tables import beside_peers, named, over_cublas
+from sgemm_kernels.measuring.brief import measure_briefly
+from sgemm_kernels.measuring.competitors import Competitor, Measured
 from sgemm_kernels.measuring.devices import find_gpu
 from sgemm_kernels.measuring.measurement import TF32, UNMET
 from sgemm_kernels.measuring.operands import DATA
+from sgemm_kernels.measuring.progress import progress
 from sgemm_kernels.measuring.sampling import unmet_of
+from sgemm_kernels.measuring.shapes import Case, size_text
 from sgemm_kernels.measuring.truth import Truth
 
 SIZES = (1024, 2048, 4096, 8192)
@@ -48,14 +62,47 @@ SPEEDS = (10, 20, 50, 100, 200, 400, 800)
 """Ticks, in TFLOP/s."""
 SECONDS = 2.0
 OURS = ("simt", "auto")
-JAX = {
-    "JAX float32": None,
-    "JAX TF32 X3": "TF32_TF32_F32_X3",
-    "JAX BF16 X6": "BF16_BF16_F32_X6",
-    "JAX BF16 X9": "BF16_BF16_F32_X9",
+LAYERS = {
+    "BERT base": "up",
+    "Llama, width 2048": "q, output",
+    "Swin-B, stage 3": "up",
+    "GPT-2": "qkv",
 }
-"""Names, each with JAX's algorithm."""
+"""A layer of four of the models of experiment 24: forward, and both gradients."""
+TOKENS = (512, 8192)
+EXPERTS_AND_HIDDEN = ((64, 2048), (128, 2048), (256, 7168))
 BEYOND_FLOAT32 = "larger than rounding in float32 explains, u sqrt(K) with u = 2**-24"
+
+
+def of_models() -> list[Case]:
+    """The products of LAYERS."""
+    products = importlib.import_module("products")
+    chosen = [each for each in products.layers() if LAYERS.get(each.model) == each.layer]
+    return [case for layer in chosen for case in layer.cases().values()]
+
+
+def of_routers() -> list[Case]:
+    """M tokens by N experts; B holds the router's weights, N x K in memory."""
+    return [((M, N, K), "NT") for M in TOKENS for N, K in EXPERTS_AND_HIDDEN]
+
+
+CASES = {"models": of_models, "routers": of_routers}
+"""Products other than squares."""
+
+
+def briefly(names: Sequence[Measured], cases: Sequence[Case], gpu: Device) -> Results:
+    """Rows of products that are not squares. A product that a library refuses is left out."""
+    found: list[Results] = []
+    with progress(len(cases)) as advance:
+        for shape, layout in cases:
+            try:
+                found.append(measure_briefly(names, shape, layout, device=gpu.name))
+            except Exception as error:  # any error of a library
+                left_out(size_text(shape, layout), str(error).strip().partition("\n")[0])
+            advance(size_text(shape, layout))
+    if not found:
+        raise Error("no product was measured")
+    return joined(found, interrupted=len(found) < len(cases))
 
 
 def by_jax(results: Results, data: str) -> Iterator[Measurement]:
@@ -169,6 +216,16 @@ def picture(results: Results) -> Picture:
     return figure
 
 
+def of_squares(names: Sequence[Measured], data: str, sizes: Sequence[int], gpu: Device) -> Results:
+    """Rows of squares of one kind of operands. Uniform ones have energies, too."""
+    results = measure(
+        names, list(sizes), data=data, device=gpu.name, seconds=SECONDS, whole_calls=False
+    )
+    if data == "uniform":
+        results = with_energies(results, names, gpu.name)
+    return dataclasses.replace(results, rows=(*results.rows, *by_jax(results, data)))
+
+
 def main() -> int:
     """Measures, writes and prints. Returns 1 if a result was wrong, 2 if measuring failed."""
     parser = output_argument(__doc__.splitlines()[0], "peers")
@@ -177,39 +234,43 @@ def main() -> int:
         nargs="+",
         choices=DATA,
         default=list(DATA),
-        help="kinds of operands (default: all). Each kind except uniform has its own file, whose "
-        "name ends in the kind",
+        help="kinds of operands of squares (default: all). Each kind except uniform has its own "
+        "file, whose name ends in the kind",
     )
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="default: %(default)s")
+    parser.add_argument(
+        "--cases",
+        nargs="+",
+        choices=CASES,
+        help="these products instead of squares; a file for each, whose name ends in the kind",
+    )
     arguments = parsed(parser, lambda path: redraw(path, picture))
     right = True
     try:
         gpu = find_gpu("peers are measured")
-        names = [*OURS, *libraries(gpu.name)]
-        for data in arguments.data:
-            results = measure(
-                names,
-                list(arguments.sizes),
-                data=data,
-                device=gpu.name,
-                seconds=SECONDS,
-                whole_calls=False,
-            )
-            right = right and all(row.error.right for row in results.rows)
-            if data == "uniform":
-                results = with_energies(results, names, gpu.name)
-            results = dataclasses.replace(results, rows=(*results.rows, *by_jax(results, data)))
+        names: list[Measured] = [*OURS, *libraries(gpu.name)]
+        for kind in arguments.cases or arguments.data:
+            if kind in CASES:
+                results = briefly(names, CASES[kind](), gpu)
+                header = [f"{kind}: times cublas's", "speed, error"]
+                lines = [[*line] for line in over_cublas(results).items()]
+                write_results(file_of(arguments.output, kind), results)
+            else:
+                results = of_squares(names, kind, arguments.sizes, gpu)
+                header, lines = beside_peers(results)
+                write_comparison(file_of(arguments.output, kind), results, picture)
+            ours = (row.error.right for row in results.rows if row.variant not in JAX)
+            right = right and all(ours)
             print(f"{results.run.describe()}, {results.run.protocol.data}\n")
-            print(table(*beside_peers(results)))
-            write_comparison(file_of(arguments.output, data), results, picture)
-    except (Error, OSError) as error:
+            print(table(header, lines))
+    except (Error, OSError, ImportError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
     return 0 if right else 1
 
 
-def file_of(path: Path, data: str) -> Path:
-    return path if data == "uniform" else path.with_stem(f"{path.stem}-{data}")
+def file_of(path: Path, kind: str) -> Path:
+    return path if kind == "uniform" else path.with_stem(f"{path.stem}-{kind}")
 
 
 if __name__ == "__main__":

@@ -621,8 +621,10 @@ class TestPeers:
     def test_libraries_that_are_not_installed_are_left_out(
         self, peers, monkeypatch, tmp_path, capsys
     ):
-        for module in ("torch", "_triton_product", "_cutlass_product", "jax"):
+        for module in ("torch", "_triton_product", "_cutlass_product", "_gemmul8_product", "jax"):
             monkeypatch.setitem(sys.modules, module, None)
+        libraries = sys.modules["_libraries"]
+        monkeypatch.setattr(libraries, "measure", lambda *_, **__: 1 / 0)
         self.patch(peers, monkeypatch)
         assert run_script(peers, monkeypatch, "-o", tmp_path / "peers.json") == 0
         said = capsys.readouterr()
@@ -722,6 +724,44 @@ class TestPeers:
         (axes,) = peers.picture(early).axes
         (cross,) = [line for line in axes.lines if line.get_marker() == "x"]
         assert list(cross.get_xdata()) == [rows[-1].error.relative]
+
+    def test_products_of_models_and_routers_have_files_and_columns(
+        self, peers, monkeypatch, tmp_path, capsys
+    ):
+        refused = ((512, 64, 2048), "NT")
+
+        def measure_briefly(names, shape, layout, *, device):
+            """Each way is twice as fast as the previous one; the last is wrong for routers."""
+            if (shape, layout) == refused:
+                raise RuntimeError("CUTLASS refused it")
+            rows = []
+            for place, name in enumerate(names):
+                wrong = place == len(names) - 1 and shape[1] == 256
+                samples = () if wrong else (1e-3 / 2**place,) * 5
+                error = Accuracy(1e-7 * 4**place, 2.0 if wrong else 0.5, 1)
+                rows.append(Measurement(RUN, name, *shape, error, samples_s=samples,
+                                        layout=layout, cublas_median_s=1e-3 / 4))  # fmt: skip
+            return Results(RUN, tuple(rows))
+
+        monkeypatch.setattr(peers, "measure_briefly", measure_briefly)
+        monkeypatch.setattr(peers, "libraries", lambda _: ("cublas", "cublas-tf32"))
+        path = tmp_path / "peers.json"
+        assert run_script(peers, monkeypatch, "-o", path, "--cases", "models", "routers") == 1
+        assert "512x64x2048 NT is left out: CUTLASS refused it" in capsys.readouterr().err
+        models, routers = (tmp_path / f"peers-{kind}.json" for kind in ("models", "routers"))
+        found = Results.from_json(models)
+        assert len(found.cases) == 12
+        assert [layout for _, layout in found.cases] == ["NT", "NN", "TN"] * 4
+        assert Results.from_json(routers).interrupted
+        self.patch(peers, monkeypatch)
+        squares = peers.measure(["simt", "auto", "cublas", "cublas-tf32", ("JAX", print)], [64])
+        squares.to_json(path)
+        lines = speed_tables.peers(path, models, routers, tmp_path / "none.json").splitlines()
+        header = "12 products of models, times cublas | 5 products of routers, times cublas |"
+        assert lines[0].endswith(header)
+        ends = ["0.25, 0.062 | 0.25, 0.062", "0.50, 0.25 | 0.50, 0.25", "1.00, 1 | 1.00, 1"]
+        ends += ["2.00, 4 | -", "- | -"]
+        assert [line.split(" | ", 3)[3] for line in lines[2:7]] == [f"{end} |" for end in ends]
 
     def test_jax_is_timed_by_chains_and_says_so(self, peers, monkeypatch, tmp_path, capsys):
         """Fakes the part of JAX that is used. One algorithm is as inexact as TF32, one is
@@ -916,7 +956,8 @@ class TestCublasProduct:
             return self.status
 
         self.status = 0
-        fake = types.SimpleNamespace(cublasCreate_v2=lambda _: 0, cublasGemmEx_64=gemm)
+        fake = types.SimpleNamespace(cublasCreate_v2=lambda _: 0, cublasGemmEx_64=gemm,
+                                     cublasSetEmulationStrategy=lambda *_: 0)  # fmt: skip
         monkeypatch.setattr(product, "_library", lambda: fake)
         product._handle.cache_clear()
         return product
@@ -930,6 +971,20 @@ class TestCublasProduct:
         product.product(*map(exported, (A, B, C)))
         assert np.allclose(C, A @ B, atol=1e-6)
         assert self.modes == [68], "CUBLAS_COMPUTE_32F"
+
+    def test_whether_cublas_emulates(self, product, monkeypatch):
+        """Replaces CuPy with NumPy, and products with ones that differ or not."""
+        A, _, C = (np.zeros((2, 2), np.float32) for _ in "ABC")
+        product.product(*map(exported, (A, A, C)), mode="BF16x9")
+        assert self.modes == [78], "CUBLAS_COMPUTE_32F_EMULATED_16BFX9"
+        monkeypatch.setitem(sys.modules, "cupy", np)
+        for differs in (False, True):
+            monkeypatch.setattr(
+                product,
+                "product",
+                lambda A, B, out, mode, d=differs: out.fill(d and mode == "BF16x9"),
+            )
+            assert product.emulates() == differs
 
     def test_a_refusal_of_cublas_raises(self, product):
         self.status = 13
@@ -967,7 +1022,9 @@ class TestJaxProduct:
         monkeypatch.setitem(sys.modules, "jax", jax)
         monkeypatch.setattr(product, "CHAIN_S", 1e-9)
         monkeypatch.setattr(product.time, "perf_counter", lambda: now[0])
-        return product
+        product.chain.cache_clear()
+        yield product
+        product.chain.cache_clear()
 
     def test_a_chain_multiplies_repeatedly(self, product):
         A, B = np.diag([1, 2, 3]).astype(np.float32), np.ones((3, 2), np.float32)
@@ -991,23 +1048,23 @@ class TestCutlassProduct:
         product = experiment("_cutlass_product")
         source = tmp_path / "simt.c"
         source.write_text("""
-            static int product(const float *A, const float *B, float *C, int M, int N, int K,
-                               int along, int across, void *stream)
+            int tried = 0;
+            int fastest(const float *A, const float *B, float *C, int M, int N, int K, int layout)
             {
+                ++tried;
+                return K == 9 ? -1 : 2;
+            }
+            int multiply(const float *A, const float *B, float *C, int M, int N, int K, int layout,
+                         int tile, void *stream)
+            {
+                int down = layout == 2 ? 1 : K, along = layout == 2 ? M : 1;
+                int b_down = layout == 1 ? 1 : N, b_along = layout == 1 ? K : 1;
                 for (int i = 0; i < M * N; ++i) {
                     C[i] = 0;
                     for (int k = 0; k < K; ++k)
-                        C[i] += A[i / N * K + k] * B[k * along + i % N * across];
+                        C[i] += A[i / N * down + k * along] * B[k * b_down + i % N * b_along];
                 }
-                return K == 7 || stream ? 5 : 0;
-            }
-            int simt(const float *A, const float *B, float *C, int M, int N, int K, void *stream)
-            {
-                return product(A, B, C, M, N, K, N, 1, stream);
-            }
-            int simt_nt(const float *A, const float *B, float *C, int M, int N, int K, void *stream)
-            {
-                return product(A, B, C, M, N, K, 1, K, stream);
+                return K == 7 || tile != 2 || stream ? 5 : 0;
             }""")
         nvcc = f'cc -fPIC -shared {source} -o "${{@: -1}}"; echo "$@" >> {tmp_path}/calls'
         (tmp_path / "nvcc").write_text(f"#!/bin/bash\n{nvcc}")
@@ -1017,52 +1074,106 @@ class TestCutlassProduct:
         monkeypatch.setattr(product, "architecture", lambda: "sm_90a")
         monkeypatch.setenv("CUTLASS_PATH", str(tmp_path))
         make_headers_of_cutlass(product, tmp_path)
+        monkeypatch.setattr(product, "_TILES", {})
         product.library.cache_clear()
         yield product
         product.library.cache_clear()
 
-    def test_a_product_takes_b_by_rows_or_columns(self, product, rng):
+    def test_a_product_takes_a_or_b_by_columns(self, product, rng):
         A, B = (rng.integers(-9, 9, shape).astype(np.float32) for shape in ((3, 5), (5, 4)))
         C = np.empty((3, 4), np.float32)
-        for of_b in (B, np.asfortranarray(B)):
+        by_columns = map(np.asfortranarray, (A, B))
+        a, b = by_columns
+        for operands in ((A, B), (A, b), (a, B), (A, B)):
             C[...] = np.nan
-            product.product(*map(exported, (A, of_b, C)), kernel="simt")
+            product.product(*map(exported, (*operands, C)), kernel="Simt")
             assert (A @ B == C).all()
-        for operands in ((np.asfortranarray(A), B, C), (A, B, C.T.copy().T), (A, B[:, ::2], C)):
+        tried = ctypes.c_int.in_dll(product.library("Simt"), "tried").value
+        assert tried == 3, "once for each layout"
+        for operands in ((a, b, C), (A, B, C.T.copy().T)):
             with pytest.raises(ValueError, match="by rows"):
-                product.product(*map(exported, operands), kernel="simt")
+                product.product(*map(exported, operands), kernel="Simt")
+        with pytest.raises(ValueError, match="densely packed"):
+            product.product(*map(exported, (A, B[:, ::2], C)), kernel="Simt")
 
     def test_a_refusal_is_said(self, product):
         A, B, C = (np.ones(shape, np.float32) for shape in ((2, 7), (7, 2), (2, 2)))
         with pytest.raises(RuntimeError, match="CUTLASS refused 2 x 2 x 7: status 5"):
-            product.product(*map(exported, (A, B, C)), kernel="simt")
+            product.product(*map(exported, (A, B, C)), kernel="Simt")
+        A, B = (np.ones(shape, np.float32) for shape in ((2, 9), (9, 2)))
+        with pytest.raises(RuntimeError, match="no tile of CUTLASS can compute 2 x 2 x 9"):
+            product.product(*map(exported, (A, B, C)), kernel="Simt")
 
-    def test_is_compiled_once_for_each_release(self, product, tmp_path):
-        first = product.build("sm_90a")
-        assert product.build("sm_90a") == first
+    def test_is_compiled_once_for_each_release_and_kernel(self, product, tmp_path):
+        first = product.build("sm_90a", "Simt")
+        assert product.build("sm_90a", "Simt") == first
+        assert product.build("sm_90a", "ThreeTf32") != first
         (tmp_path / "include/cutlass/version.h").write_text("#define CUTLASS_MAJOR 5\n")
-        assert product.build("sm_90a") != first
+        assert product.build("sm_90a", "Simt") != first
         calls = (tmp_path / "calls").read_text().splitlines()
-        assert len(calls) == 2
+        assert ["-DKERNEL=ThreeTf32" in call for call in calls] == [False, True, False]
         assert f"-I{tmp_path}/include" in calls[0]
         assert "-arch=sm_90a" in calls[0]
 
-    def test_headers_default_to_the_installed_package(self, product, monkeypatch, tmp_path):
+    def test_headers_default_to_fetched_ones_and_to_a_package(self, product, monkeypatch, tmp_path):
         monkeypatch.delenv("CUTLASS_PATH")
+        monkeypatch.setattr(product, "SOURCES", tmp_path / "peers")
         package = tmp_path / "cutlass_library"
         (package / "source").mkdir(parents=True)
         (package / "__init__.py").touch()
         monkeypatch.syspath_prepend(tmp_path)
-        with pytest.raises(FileNotFoundError, match="pip install nvidia-cutlass"):
+        with pytest.raises(FileNotFoundError, match="missing: make peers"):
             product.root()
         make_headers_of_cutlass(product, package / "source")
         assert product.root() == package / "source"
+        make_headers_of_cutlass(product, tmp_path / "peers/cutlass")
+        assert product.root() == tmp_path / "peers/cutlass"
 
     def test_compiler_errors_are_raised(self, product, experiment, monkeypatch, tmp_path):
         broken = executable(tmp_path / "broken", "echo no such flag >&2; exit 1")
         monkeypatch.setattr(experiment("_compiled"), "find_nvcc", lambda: str(broken))
         with pytest.raises(RuntimeError, match="no such flag"):
-            product.build("sm_90a")
+            product.build("sm_90a", "Simt")
+
+
+class TestGemmul8Product:
+    @pytest.fixture
+    def product(self, experiment, monkeypatch):
+        """Replaces GEMMul8 with a product of column-major matrices in host memory."""
+        product = experiment("_gemmul8_product")
+
+        def matrix(at, rows, cols, apart):
+            flat = np.ctypeslib.as_array((ctypes.c_float * (apart * cols)).from_address(at.value))
+            return flat.reshape(cols, apart)[:, :rows].T
+
+        def multiply(of_a, of_b, m, n, k, a, lda, b, ldb, c, ldc, moduli, stream):
+            assert (moduli, stream) == (8, None)
+            A = matrix(a, k, m, lda).T if of_a.value == b"T" else matrix(a, m, k, lda)
+            B = matrix(b, n, k, ldb).T if of_b.value == b"T" else matrix(b, k, n, ldb)
+            matrix(c, m, n, ldc)[:] = A @ B
+            return self.status
+
+        self.status = 0
+        monkeypatch.setattr(product, "library", lambda: types.SimpleNamespace(int8=multiply))
+        return product
+
+    @pytest.mark.parametrize("layout", LAYOUTS)
+    def test_multiplies_in_each_layout(self, product, rng, layout):
+        A, B = laid_out((uniform(rng, 3, 5), uniform(rng, 5, 4)), layout)
+        C = np.full((3, 4), np.nan, np.float32)
+        product.product(*map(exported, (A, B, C)), numbers="int8")
+        assert np.allclose(C, A @ B, atol=1e-6)
+
+    def test_a_refusal_is_said(self, product):
+        self.status = 2
+        with pytest.raises(RuntimeError, match="GEMMul8 refused 2 x 2 x 2: status 2"):
+            product.product(*(exported(np.ones((2, 2), np.float32)) for _ in "ABC"), numbers="int8")
+
+    def test_sources_are_fetched_by_make(self, experiment, monkeypatch, tmp_path):
+        product = experiment("_gemmul8_product")
+        monkeypatch.setattr(product, "SOURCES", tmp_path)
+        with pytest.raises(FileNotFoundError, match="make peers"):
+            product.root()
 
 
 class TestRecomputing:

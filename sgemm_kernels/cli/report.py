@@ -13,7 +13,8 @@ A table is between two comments. The first one names the kind of table and the f
 | table RESULTS | one run of ``measure`` or of benchmarks/ladder.py |
 | spread RESULTS RESULTS ... | the spread of the medians of several runs of the same thing |
 | ratios RESULTS SUITE | one variant against cuBLAS, over a suite of shapes in several layouts |
-| peers RESULTS | other libraries' speed, error and energy: benchmarks/peers.py |
+| peers RESULTS ... | other libraries' speed, error and energy: benchmarks/peers.py |
+| grades RESULTS | the grade and the worst error of each way to multiply: benchmarks/grades.py |
 | routers RESULTS | routers and squares against cuBLAS, by rows: benchmarks/routers.py |
 | kinds RESULTS | variants against cuBLAS at random shapes: benchmarks/random_shapes.py |
 | counters RESULTS | the profiler's counters of each kernel: benchmarks/traffic.py |
@@ -56,6 +57,7 @@ from .experiment_tables import (
     tuning,
     worst,
 )
+from .grade_tables import grades
 from .model_tables import average, models
 from .product_tables import products
 from .program_tables import programs
@@ -123,8 +125,8 @@ def _block(folder: Path, words: list[str]) -> str:
 
 BLOCKS: dict[str, Callable[..., str]] = {
     block.__name__: block
-    for block in (speedup, ladder, table, spread, ratios, peers, routers, kinds, counters, ablation,
-                  calls, gpus, clocks, recomputing, worst, tuning, queuing, average, models,
-                  products, batches, programs)
+    for block in (speedup, ladder, table, spread, ratios, peers, grades, routers, kinds, counters,
+                  ablation, calls, gpus, clocks, recomputing, worst, tuning, queuing, average,
+                  models, products, batches, programs)
 }  # fmt: skip
 """The kinds of tables. Each function takes the files named after the kind."""

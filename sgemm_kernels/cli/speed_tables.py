@@ -144,11 +144,41 @@ def beside_peers(results: Results) -> tuple[list[str], list[list[str]]]:
     return header, lines
 
 
-def peers(results: Path) -> str:
-    """The table of ``beside_peers`` for a file."""
+def over_cublas(results: Results) -> dict[str, str]:
+    """For each way, the geometric means of its speed and of its error over all products, relative
+    to cuBLAS's. A dash if a product is missing, wrong or not timed."""
+    cases = len(results.cases)
+    exact = {row.case: row.error.relative for row in results.rows if row.variant == "cublas"}
+    found = {}
+    for name in results.variants:
+        own = [row for row in results.rows if row.variant == name and row.vs_cublas]
+        means = (
+            statistics.geometric_mean(figures)
+            for figures in (
+                [row.vs_cublas or math.nan for row in own],
+                [row.error.relative / exact[row.case] for row in own],
+            )
+        )
+        found[name] = "{:.2f}, {:.2g}".format(*means) if len(own) == cases else "-"
+    return found
+
+
+def peers(results: Path, *others: Path) -> str:
+    """The table of ``beside_peers`` for a file. Files of other products, such as peers-models.json,
+    add a column each with the figures of ``over_cublas``; those that do not exist yet add none."""
     found = Results.from_json(results)
     header, lines = beside_peers(found)
-    return "\n\n".join([markdown(header, lines), *_note_of(lines), f"{_facts(found)}."])
+    facts = [f"{_facts(found)}."]
+    for path in (each for each in others if each.exists()):
+        more = Results.from_json(path)
+        kind = path.name.partition(".")[0].partition("-")[2]
+        header.append(f"{len(more.cases)} products of {kind}, times cublas")
+        cells = over_cublas(more)
+        for line, name in zip(lines, found.variants, strict=True):
+            line.append(cells.get(name, "-"))
+        if _facts(more) != _facts(found):
+            facts.append(f"Products of {kind}: {_facts(more)}.")
+    return "\n\n".join([markdown(header, lines), *_note_of(lines), *facts])
 
 
 def by_tokens(results: Results) -> tuple[list[str], list[list[str]]]:

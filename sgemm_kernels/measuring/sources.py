@@ -33,7 +33,7 @@ _FROM_PYTHON = (*_CALLS, "csrc/frontends/python/*.c")
 _ABLATIONS = "benchmarks/ablations/"
 _SWEEPS = "benchmarks/sweeps/"
 _DEPENDS = {
-    **dict.fromkeys(("ladder", "accuracy", "clocks"), (*_LADDER, *_KERNELS)),
+    **dict.fromkeys(("ladder", "accuracy", "grades", "clocks"), (*_LADDER, *_KERNELS)),
     "traffic": (*_LADDER, *_LIBRARY),
     "calls": (*_FROM_PYTHON, "csrc/frontends/torch/*.c"),
     "models": (*_CALLS, "csrc/frontends/torch/*.c"),
