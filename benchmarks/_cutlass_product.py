@@ -27,8 +27,8 @@ _TILES: dict[tuple[str | int, ...], int] = {}
 
 
 def root() -> Path:
-    """The folder with CUTLASS's headers in include/: CUTLASS_PATH, or that of ``make peers``, or of
-    the package nvidia-cutlass.
+    """The folder with CUTLASS's headers in include/: CUTLASS_PATH, or the one that ``make peers``
+    made, or one in the package nvidia-cutlass.
 
     Raises FileNotFoundError without them.
     """

@@ -1,6 +1,6 @@
-"""What experiment 25 asks of a product: bounds, the operands of the tests, and hard operands.
+"""Bounds and operands of experiment 25: of the tests, and hard ones.
 
-The tests are those of J. Demmel, X. Li, J. Langou, W. Pereira, M. Gates and C. Rubio-Gonzalez, "How
+The tests are by J. Demmel, X. Li, J. Langou, W. Pereira, M. Gates and C. Rubio-Gonzalez, "How
 to grade the accuracy of an implementation of the BLAS" (2024). NVIDIA's programs test_blas3 and
 grade_blas3, for float64, name the same ones tests 2, 4 and 6, and criterion 2.
 """
@@ -197,7 +197,7 @@ def _wide(rng: np.random.Generator, n: int) -> tuple[Float32, Float32]:
 
 
 def _along(rng: np.random.Generator, n: int) -> tuple[Float32, Float32]:
-    """Exponents along K, in any order; those of A and B add up to 0."""
+    """Exponents along K, in any order. The exponents of A and of B add up to 0."""
     exponents = rng.permutation(np.linspace(-40, 40, n).astype(int))
     A, B = _normal(rng, n)
     return _scaled(A, exponents), _scaled(B, -exponents[:, None])

@@ -60,7 +60,7 @@ LOOKS = {
 
 def libraries(device: str) -> Iterator[Measured]:
     """The libraries that can run here, as `measure` takes them. Prints why the others cannot. The
-    name of cuBLAS's emulation says so if cuBLAS computes it in float32 on this GPU."""
+    name of cuBLAS's emulation ends in (float32) if cuBLAS computes it in float32 on this GPU."""
     missing = next(v.unavailable for v in variants() if v.name == "cublas")
     for name in ("cublas", TF32):
         if missing:

@@ -15,7 +15,7 @@ def _share(value: float | None) -> str:
 
 
 def _graded(row: Mapping[str, Any]) -> list[str]:
-    """What the tests of a grade found. Batches are only asked the hard products."""
+    """The findings of the tests. Batches compute only the hard products."""
     if "grade" not in row:
         return ["-"] * 5
     slope = row["slope"]
