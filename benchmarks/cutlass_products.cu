@@ -1,6 +1,6 @@
 /* Products C = A B of float32 matrices by CUTLASS, with several tiles: on CUDA cores (KERNEL is
- * Simt), or as three TF32 products on tensor cores (ThreeTf32). C is row-major; A and B are row-major
- * or column-major: layout 0 is both by rows, 1 is B by columns, 2 is A by columns. */
+ * Simt), or as three TF32 products on tensor cores (ThreeTf32). C is row-major. A and B are both
+ * row-major (layout 0), or B (1) or A (2) is column-major. */
 #include <cutlass/gemm/device/gemm.h>
 
 #include <tuple>
