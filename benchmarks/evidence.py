@@ -78,7 +78,7 @@ PARTS = (
     _part("grouped", 1),
     _part("routers", 6, "routers.json.gz"),
     _part("random_shapes", 3.5, "random_shapes.json.gz"),
-    _part("products", 7, "products.json.gz"),
+    _part("products", 4, "products.json.gz"),
     _part("host_cost", 4),
     _part("layouts", 2, "layouts.json.gz"),
     _part("tile_size", 1),

@@ -4,7 +4,8 @@
 `torch_geometric` and `e3nn`. The models of `_models.py` run in PyTorch's float32, in its TF32, and
 with `sgemm_kernels.torch.enable()`, alternating. Results are compared with the same model in
 float64. Then a small GPT is trained in each way, and in float32 from other seeds, too. Writes JSON
-with every sample, prints a table, and draws a picture.
+with every sample, prints a table, and draws a picture. A model that fails is left out, and its
+error is printed and in the JSON.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import math
 import statistics
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from _results import output_argument, parsed, redraw, summary, write
@@ -31,13 +34,14 @@ from sgemm_kernels.measuring.devices import find_gpu
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SECONDS, QUICK_SECONDS = 3.0, 0.5
+SECONDS, QUICK_SECONDS = 2.0, 0.3
 """To sample a model, all ways together."""
 STEPS, QUICK_STEPS = 500, 20
 """Of the training whose losses are compared."""
 OTHER_SEEDS = (1, 2)
 """For training in float32 again: its losses differ by more than any way's errors."""
 FEWEST_ROUNDS, MOST_ROUNDS = 3, 50
+TRAINED = "GPT, training"
 SAMPLE_S = 0.02
 """A sample has as many steps as take this long."""
 SMOOTHED = 10
@@ -52,13 +56,17 @@ def modes(torch: Any, ours: Any) -> dict[str, Mode]:
     """Context managers that make PyTorch compute in each way. `ours` is `sgemm_kernels.torch`, or
     None."""
 
+    def choose(precision: str) -> None:
+        torch.set_float32_matmul_precision(precision)
+        torch.backends.cudnn.allow_tf32 = precision == "high"  # PyTorch's default is True
+
     @contextlib.contextmanager
     def precision(name: str) -> Iterator[None]:
-        torch.set_float32_matmul_precision(name)
+        choose(name)
         try:
             yield
         finally:
-            torch.set_float32_matmul_precision("highest")
+            choose("highest")
 
     @contextlib.contextmanager
     def enabled() -> Iterator[None]:
@@ -118,14 +126,16 @@ def sample(
 
 def rows_of(
     model: str,
-    work: Any,
+    make: Callable[[], Any],
     ways: Mapping[str, Mode],
     ours: Any,
     synchronize: Callable[[], Any],
     seconds: float,
 ) -> list[dict[str, Any]]:
-    """A row for each way: errors first, then times."""
+    """A row for each way: errors first, then times. Raises ArithmeticError if a way computes NaN or
+    infinity."""
     models = importlib.import_module("_models")
+    work = make()
     exact = work.outputs(exact=True)
     judged, products = {}, None
     for name, way in ways.items():
@@ -135,6 +145,8 @@ def rows_of(
                 "relative_error": models.relative_error(found, exact),
                 "consequence": work.consequence(found, exact),
             }
+            if not math.isfinite(judged[name]["relative_error"]):
+                raise ArithmeticError(f"{name} computes NaN or infinity")
             if name == OURS:
                 products = counted(ours, work.step)
         del found
@@ -164,12 +176,12 @@ def curves(ways: Mapping[str, Mode], sizes: Any, steps: int, device: str) -> lis
         with way():
             found = losses(0)
         away = [mine - right for mine, right in zip(found, exact, strict=True)]
-        rows.append({"curve": "GPT, training", "way": name, "seed": 0, "losses": found})
+        rows.append({"curve": TRAINED, "way": name, "seed": 0, "losses": found})
         rows[-1]["difference"] = away
     with ways[FLOAT32]():
         for seed in OTHER_SEEDS:
             found = losses(seed)
-            rows.append({"curve": "GPT, training", "way": FLOAT32, "seed": seed, "losses": found})
+            rows.append({"curve": TRAINED, "way": FLOAT32, "seed": seed, "losses": found})
     return rows
 
 
@@ -181,24 +193,36 @@ def measured(
     seconds: float,
     steps: int,
     missing: dict[str, str],
+    failed: dict[str, str],
 ) -> list[dict[str, Any]]:
-    """All rows. Adds models whose library is not installed to `missing`. Each model is freed before
-    the next one is made."""
+    """All rows. Adds models whose library is not installed to `missing`, and those that raise
+    another error to `failed`. Each model is freed before the next one is made."""
     models = importlib.import_module("_models")
     ways = modes(torch, ours)
     on_gpu = device == "cuda"
     synchronize = torch.cuda.synchronize if on_gpu else lambda: None
-    rows: list[dict[str, Any]] = []
-    for name, make in models.workloads(sizes, device):
+
+    def attempt(name: str, measure: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
+        begin, rows = time.monotonic(), []
         try:
-            rows += rows_of(name, make(), ways, ours, synchronize, seconds)
+            rows = measure()
+            told = f"{time.monotonic() - begin:.1f} s"
         except ImportError as error:
-            missing[name] = str(error)
+            told = missing[name] = str(error)
+        except Exception as error:  # any error of a library, or of a kernel
+            traceback.print_exc()
+            told = failed[name] = f"{type(error).__name__}: {error}".partition("\n")[0]
         gc.collect()
-        if on_gpu:
-            torch.cuda.empty_cache()
-        print(f"{name}: {missing.get(name, 'done')}", file=sys.stderr)
-    return rows + curves(ways, sizes, steps, device)
+        with contextlib.suppress(RuntimeError):  # after an error, the GPU may be lost
+            if on_gpu:
+                torch.cuda.empty_cache()
+        print(f"{name}: {told}", file=sys.stderr, flush=True)
+        return rows
+
+    rows = []
+    for name, make in models.workloads(sizes, device):
+        rows += attempt(name, partial(rows_of, name, make, ways, ours, synchronize, seconds))
+    return rows + attempt(TRAINED, partial(curves, ways, sizes, steps, device))
 
 
 LOOKS = {FLOAT32: ("#7a838e", "--"), TF32: (SERIES[1], "-"), OURS: (SERIES[2], "-")}
@@ -313,7 +337,7 @@ def operators() -> tuple[Any, dict[str, str]]:
 
 
 def main() -> int:
-    """Measures, writes and prints. Returns 2 if measuring failed."""
+    """Measures, writes and prints. Returns 1 if a model failed, 2 if nothing was measured."""
     parser = output_argument(__doc__.splitlines()[0], "models")
     parser.add_argument("--quick", action="store_true", help="fewer samples and training steps")
     arguments = parsed(parser, lambda path: redraw(path, picture))
@@ -324,9 +348,13 @@ def main() -> int:
         ours, missing = operators()
         seconds = QUICK_SECONDS if arguments.quick else SECONDS
         steps = QUICK_STEPS if arguments.quick else STEPS
-        rows = measured(torch, ours, "cuda", models.FULL, seconds, steps, missing)
+        failed: dict[str, str] = {}
+        rows = measured(torch, ours, "cuda", models.FULL, seconds, steps, missing, failed)
     except (Error, ImportError, OSError, RuntimeError) as error:  # RuntimeError: PyTorch's
         print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
+    if not any("model" in row for row in rows):
+        print(f"{parser.prog}: every model failed", file=sys.stderr)
         return 2
     build = build_info()
     head = {
@@ -336,13 +364,16 @@ def main() -> int:
         "csrc_hash": build.csrc_hash,
         "versions": {"torch": torch.__version__},
         "missing": missing,
+        "failed": failed,
         "protocol": "whole steps by the host's clock until the GPU has finished, round-robin; "
         "random weights and inputs; relative Frobenius errors against the same model in float64, "
         "of all gradients for a training step",
     }
     print(f"{gpu.model}, PyTorch {torch.__version__}\n\n{table(*of_models(rows))}")
+    for name, error in failed.items():
+        print(f"{name} failed: {error}")
     write(arguments.output, "models", head, rows, picture)
-    return 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

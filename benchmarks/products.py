@@ -31,7 +31,7 @@ from sgemm_kernels.measuring.progress import progress
 from sgemm_kernels.measuring.shapes import Case, size_text
 
 WAYS = (CUBLAS, AUTO, TF32)
-SECONDS = 400.0
+SECONDS = 210.0
 WORST = 10
 FORWARD, OF_INPUT, OF_WEIGHT = PASSES
 
@@ -134,23 +134,24 @@ def rows_of(layer: Layer, step: str, results: Results) -> list[dict[str, Any]]:
     return rows
 
 
-def measured(device: str, seconds: float) -> list[dict[str, Any]]:
-    """Rows of all products within the time limit. A product that does not fit into memory is left
-    out with a message."""
+def measured(device: str, seconds: float, missing: dict[str, str]) -> list[dict[str, Any]]:
+    """Rows of all products within the time limit. A product that fails, or does not fit into
+    memory, is left out. `missing` gets the reason, which is printed, too."""
     end = time.monotonic() + seconds
     products = [(layer, *each) for layer in layers() for each in layer.cases().items()]
     rows: list[dict[str, Any]] = []
     with progress(len(products)) as advance:
         for layer, step, (shape, layout) in products:
             if time.monotonic() >= end:
-                print("time is over: the last products are left out", file=sys.stderr)
+                missing["the last products"] = "time is over"
                 break
             try:
-                found = measure_briefly(WAYS, shape, layout, device=device)
-                rows += rows_of(layer, step, found)
-            except MemoryError as error:
-                print(f"{size_text(shape, layout)} is left out: {error}", file=sys.stderr)
+                rows += rows_of(layer, step, measure_briefly(WAYS, shape, layout, device=device))
+            except (MemoryError, RuntimeError) as error:  # DeviceError is a RuntimeError
+                missing[f"{size_text(shape, layout)} of {layer.model}, {layer.layer}"] = str(error)
             advance(size_text(shape, layout))
+    for name, reason in missing.items():
+        print(f"{name}: left out: {reason}", file=sys.stderr)
     if not rows:
         raise MemoryError("no product was measured")
     return rows
@@ -201,15 +202,17 @@ def picture(head: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Pictu
 
 
 def main() -> int:
-    """Measures, writes and prints. Returns 1 if a result was wrong, 2 if measuring failed."""
+    """Measures, writes and prints. Returns 1 if a result was wrong or missing, 2 if measuring
+    failed."""
     parser = output_argument((__doc__ or "").splitlines()[0], "products.json.gz")
     parser.add_argument(
         "--seconds", type=float, default=SECONDS, help="maximum total time (default: %(default)s)"
     )
     arguments = parsed(parser, lambda path: redraw(path, picture))
+    missing: dict[str, str] = {}
     try:
         gpu = find_gpu("products of models are measured")
-        rows = measured(gpu.name, arguments.seconds)
+        rows = measured(gpu.name, arguments.seconds, missing)
     except (Error, OSError, ImportError, MemoryError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
@@ -219,11 +222,12 @@ def main() -> int:
         "driver": gpu.driver,
         "cuda_toolkit": build.cuda_toolkit,
         "csrc_hash": build.csrc_hash,
+        "missing": missing,
         "protocol": "CUDA events, cold cache, round-robin; contiguous operands, uniform [-1, 1)",
     }
     print(f"{gpu.model}\n\n{table(*of_products(rows))}\n\n{worst(rows)}")
     write(arguments.output, "products", head, rows, picture)
-    return 0 if all(row["right"] for row in rows) else 1
+    return 1 if missing or not all(row["right"] for row in rows) else 0
 
 
 if __name__ == "__main__":

@@ -295,6 +295,7 @@ class TestModels:
         """Records the precision."""
         module = types.SimpleNamespace(precision="highest", __version__="2.11")
         module.set_float32_matmul_precision = lambda name: setattr(module, "precision", name)
+        module.backends = types.SimpleNamespace(cudnn=types.SimpleNamespace(allow_tf32=True))
         return module
 
     @pytest.fixture
@@ -307,6 +308,8 @@ class TestModels:
                 operators.product()
 
             def outputs(self, *, exact):
+                convolutions_in_tf32 = torch.backends.cudnn.allow_tf32
+                assert exact or convolutions_in_tf32 == (torch.precision == "high")
                 return [1.0 if exact else 1.001 if torch.precision == "high" else 1.0 + 1e-7]
 
             def consequence(self, found, exact):
@@ -319,9 +322,15 @@ class TestModels:
         def absent():
             raise ImportError("no such library")
 
+        class Infinite(Work):
+            def outputs(self, *, exact):
+                return [1.0 if exact else np.inf]
+
         module = types.SimpleNamespace(
             FULL="full",
-            workloads=lambda sizes, device: iter([("a model", Work), ("another", absent)]),
+            workloads=lambda sizes, device: iter(
+                [("infinite", Infinite), ("a model", Work), ("another", absent)]
+            ),
             relative_error=lambda found, exact: found[0] - exact[0],
             losses=losses,
         )
@@ -330,10 +339,11 @@ class TestModels:
         return operators
 
     def test_each_way_computes_in_its_precision(self, models, torch, workloads):
-        missing = {}
-        rows = models.measured(torch, workloads, "cpu", "tiny", 0.0, 12, missing)
+        missing, failed = {}, {}
+        rows = models.measured(torch, workloads, "cpu", "tiny", 0.0, 12, missing, failed)
         timed, trained, again = rows[:3], rows[3:6], rows[6:]
         assert missing == {"another": "no such library"}
+        assert failed == {"infinite": "ArithmeticError: PyTorch float32 computes NaN or infinity"}
         assert [row["way"] for row in timed] == [models.FLOAT32, models.TF32, models.OURS]
         assert [row["consequence"] for row in timed] == ["", "wrong", ""]
         assert timed[1]["relative_error"] == pytest.approx(1e-3)
@@ -348,7 +358,7 @@ class TestModels:
         assert (torch.precision, workloads.enabled) == ("highest", False)
 
     def test_without_operators_the_others_are_measured(self, models, torch, workloads):
-        rows = models.measured(torch, None, "cpu", "tiny", 0.0, 12, {})
+        rows = models.measured(torch, None, "cpu", "tiny", 0.0, 12, {}, {})
         assert {row["way"] for row in rows} == {models.FLOAT32, models.TF32}
         assert models.answer(rows) == "PyTorch models in float32 and TF32"
 
@@ -381,9 +391,14 @@ class TestModels:
         monkeypatch.setattr(models, "QUICK_SECONDS", 0.0)
         torch.cuda = types.SimpleNamespace(synchronize=lambda: None, empty_cache=lambda: None)
         path = tmp_path / "models.json"
-        assert script(models, monkeypatch, "--quick", "-o", path) == 0
-        assert "a model" in capsys.readouterr().out
+        assert script(models, monkeypatch, "--quick", "-o", path) == 1, "a model failed"
+        said = capsys.readouterr()
+        assert "a model" in said.out
+        assert "infinite failed: ArithmeticError: PyTorch float32 computes NaN" in said.out
+        assert "Traceback" in said.err
         document = json.loads(path.read_text())
+        assert document["failed"].keys() == {"infinite"}
+        assert "infinite failed: ArithmeticError" in model_tables.models(path)
         document["rows"][2] |= samples(document["rows"][0]["median_s"] / 2)
         document["rows"][2]["over_float32"] = 0.5
         path.write_text(json.dumps(document))
@@ -405,6 +420,28 @@ class TestModels:
         assert (len(losses.lines), len(differences.lines)) == (3, 3)
         assert min(differences.lines[0].get_ydata()) == models.SMALLEST
 
+    def test_training_that_fails_leaves_the_models(self, models, torch, workloads, monkeypatch):
+        def losses(*_, **__):
+            raise RuntimeError("out of memory\nat line 3")
+
+        monkeypatch.setattr(sys.modules["_models"], "losses", losses)
+        failed = {}
+        rows = models.measured(torch, workloads, "cpu", "tiny", 0.0, 12, {}, failed)
+        assert [row["model"] for row in rows] == ["a model"] * 3
+        assert failed[models.TRAINED] == "RuntimeError: out of memory"
+        assert torch.precision == "highest"
+
+    def test_nothing_is_written_if_every_model_failed(
+        self, models, torch, workloads, monkeypatch, tmp_path, capsys
+    ):
+        monkeypatch.setattr(models, "find_gpu", lambda _: GPU)
+        monkeypatch.setitem(sys.modules, "torch", torch)
+        monkeypatch.setattr(models, "operators", lambda: (workloads, {}))
+        monkeypatch.setattr(models, "measured", lambda *_: [])
+        assert script(models, monkeypatch, "-o", tmp_path / "models.json") == 2
+        assert "every model failed" in capsys.readouterr().err
+        assert not (tmp_path / "models.json").exists()
+
     def test_the_command_says_what_it_needs(self, models, monkeypatch, capsys):
         monkeypatch.setattr(models, "find_gpu", lambda _: GPU)
         monkeypatch.setitem(sys.modules, "torch", None)
@@ -423,8 +460,9 @@ class TestWithPyTorch:
         experiment("_models")
         models = experiment("models")
         module = sys.modules["_models"]
-        missing = {}
-        rows = models.measured(torch, None, "cpu", module.TINY, 0.0, 12, missing)
+        missing, failed = {}, {}
+        rows = models.measured(torch, None, "cpu", module.TINY, 0.0, 12, missing, failed)
+        assert failed == {}
         timed = [row for row in rows if "model" in row]
         names = {row["model"] for row in timed}
         assert names | missing.keys() == {model.name for model in module.MODELS}
@@ -454,7 +492,9 @@ class TestWithPyTorch:
         experiment("_models")
         models = experiment("models")
         ours = types.SimpleNamespace(enable=enable, stats=operators.stats)
-        rows = models.measured(torch, ours, "cpu", sys.modules["_models"].TINY, 0.0, 3, {})
+        failed = {}
+        rows = models.measured(torch, ours, "cpu", sys.modules["_models"].TINY, 0.0, 3, {}, failed)
+        assert failed == {}
         timed = [row for row in rows if row["way"] == models.OURS and "model" in row]
         assert len(timed) > 1
         for row in timed:
@@ -476,6 +516,8 @@ class TestProducts:
             assert device == "cuda:0"
             if shape == (1992, 3072, 768) and layout == "NN":
                 raise MemoryError("too large")
+            if shape == (4096, 4096, 1024) and layout == "NT":
+                raise sgemm_kernels.DeviceError("the launch failed")
             auto = 2e-3 if layout == "TN" else 1e-3 / 3
             times = {"cublas": 1e-3, "auto": auto, "cublas-tf32": 1e-3 / 6}
             errors = {"cublas": 2e-7, "auto": 1e-7, "cublas-tf32": 2e-4}
@@ -518,14 +560,16 @@ class TestProducts:
         path = tmp_path / "products.json"
         assert script(products, monkeypatch, "-o", path) == 1, "a wrong result"
         said = capsys.readouterr()
-        assert "1992x3072x768 is left out: too large" in said.err
+        assert "1992x3072x768 of Wav2Vec2, down: left out: too large" in said.err
+        assert "4096x4096x1024 NT of MLP, first: left out: the launch failed" in said.err
         assert re.search(r"gradient of the weight +768x768x6144 TN +0.50\n", said.out)
         rows = json.loads(path.read_text())["rows"]
-        assert len(rows) == 3 * 101
+        assert len(rows) == 3 * 100
         assert sum(not row["right"] for row in rows) == 1
         lines = product_tables.products(path).splitlines()
         assert "| GPT-2 | 3.00 | 3.00 | 0.50 | 1.65 | 0.50 | 0.28 | 0.50 |" in lines
-        assert next(line for line in lines if line.startswith("| all")).startswith("| all 100 |")
+        assert next(line for line in lines if line.startswith("| all")).startswith("| all 99 |")
+        assert "1992x3072x768 of Wav2Vec2, down: left out: too large" in lines
         assert lines[-1] == "A GPU, CUDA {}, csrc {}, {}.".format(
             *(json.loads(path.read_text())[name] for name in ("cuda_toolkit", "csrc_hash")),
             json.loads(path.read_text())["date"][:10],
@@ -541,10 +585,12 @@ class TestProducts:
     def test_products_beyond_the_time_limit_are_left_out(self, products, monkeypatch, capsys):
         clock = itertools.count()
         monkeypatch.setattr(products, "time", types.SimpleNamespace(monotonic=clock.__next__))
-        assert len(products.measured("cuda:0", 4.5)) == 3 * 4
-        assert "the last products are left out" in capsys.readouterr().err
+        missing = {}
+        assert len(products.measured("cuda:0", 4.5, missing)) == 3 * 4
+        assert missing == {"the last products": "time is over"}
+        assert "the last products: left out: time is over" in capsys.readouterr().err
         with pytest.raises(MemoryError, match="no product was measured"):
-            products.measured("cuda:0", 0)
+            products.measured("cuda:0", 0, {})
 
     def test_no_results(self, tmp_path):
         assert product_tables.products(tmp_path / "none.json") == "Not measured yet."

@@ -91,4 +91,6 @@ def models(results: Path) -> str:
     document = read_json(results)
     rows = document["rows"]
     parts = [markdown(*of_models(rows)), *_consequences(rows), *_training(rows)]
+    failed = document.get("failed", {})
+    parts += [markdown_text(f"{name} failed: {error}") for name, error in failed.items()]
     return "\n\n".join([*parts, f"{markdown_text(facts_of(document))}."])

@@ -72,5 +72,7 @@ def products(results: Path) -> str:
     if not results.exists():
         return NOTHING_MEASURED
     document = read_json(results)
-    facts = markdown_text(facts_of(document))
-    return f"{markdown(*of_products(document['rows']))}\n\n{facts}."
+    missing = document.get("missing", {})
+    parts = [markdown(*of_products(document["rows"]))]
+    parts += [markdown_text(f"{name}: left out: {reason}") for name, reason in missing.items()]
+    return "\n\n".join([*parts, f"{markdown_text(facts_of(document))}."])
