@@ -195,7 +195,7 @@ def measured(
     missing: dict[str, str],
     failed: dict[str, str],
 ) -> list[dict[str, Any]]:
-    """All rows. Adds models whose library is not installed to `missing`, and those that raise
+    """All rows. Adds a model whose library is not installed to `missing`, and a model that raises
     another error to `failed`. Each model is freed before the next one is made."""
     models = importlib.import_module("_models")
     ways = modes(torch, ours)
