@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import _cublas_product
@@ -58,9 +58,10 @@ LOOKS = {
 """Line styles, with a colour for each project."""
 
 
-def libraries(device: str) -> Iterator[Measured]:
-    """The libraries that can run here, as `measure` takes them. Prints why the others cannot. The
-    name of cuBLAS's emulation ends in (float32) if cuBLAS computes it in float32 on this GPU."""
+def libraries(device: str, layouts: Sequence[str] = LAYOUTS) -> Iterator[Measured]:
+    """The libraries that can multiply in these layouts here, as `measure` takes them. Prints why
+    the others cannot. The name of cuBLAS's emulation ends in (float32) if cuBLAS computes it in
+    float32 on this GPU."""
     missing = next(v.unavailable for v in variants() if v.name == "cublas")
     for name in ("cublas", TF32):
         if missing:
@@ -72,7 +73,7 @@ def libraries(device: str) -> Iterator[Measured]:
             product = importlib.import_module(module).product
             competitor = (name, functools.partial(product, **how))
             measure(
-                competitor, 256, layouts=LAYOUTS, device=device, seconds=0.01, whole_calls=False
+                competitor, 256, layouts=layouts, device=device, seconds=0.01, whole_calls=False
             )
             if name == EMULATION and not _cublas_product.emulates():
                 competitor = (f"{name} (float32)", competitor[1])

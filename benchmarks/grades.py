@@ -49,7 +49,7 @@ class Extent:
 
 
 WHOLE = Extent((16, 32, 64, 128, 256, 512, 1024), 1024, 25)
-QUICK = Extent((16, 64, 256), 256, 1)
+QUICK = Extent((16, 256), 256, 1)
 ON_CPU = Extent((16, 32), 32, 1)
 """What --quick asks of the CPU device."""
 
@@ -103,7 +103,7 @@ def ways(device: Device, xp: Any) -> Iterator[tuple[str, Multiply]]:
     if device.kind == "cpu":
         yield "numpy", lambda A, B: A @ B
         return
-    for found in libraries(device.name):
+    for found in libraries(device.name, ["NN"]):
         if found == TF32:
             yield TF32, _into(xp, functools.partial(_cublas_product.product, mode="TF32"))
         elif isinstance(found, tuple):
