@@ -267,7 +267,7 @@ $(PEERS)/gemmul8/release: TAG := v2.0.14
 $(PEERS)/gemmul8/release: COMMIT := 71296f99a812fb3cb694768d01855837a57c5086
 $(PEERS)/%/release:
 	rm -rf $(@D)
-	git clone --quiet --depth 1 --branch $(TAG) $(FROM) $(@D)
+	git -c advice.detachedHead=false clone --quiet --depth 1 --branch $(TAG) $(FROM) $(@D)
 	[ "$$(git -C $(@D) rev-parse HEAD)" = $(COMMIT) ]
 	echo '$(TAG) $(COMMIT)' > $@
 

@@ -85,7 +85,13 @@ PARTS = (
     _part("work_per_thread", 1),
     _part("auto", 3, "auto.json.gz"),
     Part("spread", 3, _SPREAD),
-    Part("peers", 7.5, (("peers.py", "peers.json"),), ("peers.json", "peers-normal.json")),
+    Part("peers", 5, (("peers.py", "peers.json", "--data", "uniform"),)),
+    Part(
+        "peers_normal",
+        4,
+        (("peers.py", "peers.json", "--data", "normal"),),
+        ("peers-normal.json",),
+    ),
     Part(
         "peers_products",
         2,

@@ -114,54 +114,74 @@ def ways(device: Device, xp: Any) -> Iterator[tuple[str, Multiply]]:
 # ------------------------------------------------------------------ tests
 
 
-def graded(xp: Any, multiply: Multiply, extent: Extent) -> dict[str, Any]:
-    """The grade of a way, and what the tests found."""
-    errors: list[float] = []
-    zeros, small = True, True
-    found: list[tuple[str, int, dict[str, float]]] = []
+def results(asked: dict[str, Multiply], A: Any, B: Any) -> Iterator[tuple[str, Any]]:
+    """The product by each way. One that fails is left out from now on, with a message."""
+    for name, multiply in list(asked.items()):
+        try:
+            yield name, multiply(A, B)
+        except Exception as error:  # any error of a library
+            left_out(name, str(error).strip().partition("\n")[0])
+            del asked[name]
+
+
+def graded(xp: Any, asked: dict[str, Multiply], extent: Extent) -> dict[str, dict[str, Any]]:
+    """For each way its grade, and the other findings of the tests."""
+    found: dict[str, list[tuple[dict[str, float], str, int]]] = {name: [] for name in asked}
+    errors: dict[str, list[float]] = {name: [] for name in asked}
+    zeros, small = dict.fromkeys(asked, True), dict.fromkeys(asked, True)
     for n in extent.sizes:
-        for name, make in _grades.TESTS.items():
+        for test, make in _grades.TESTS.items():
             A, B = map(xp.asarray, make(np.random.default_rng((SEED, n)), n))
             value, terms = _grades.exact(xp, A, B)
-            C = multiply(A, B)
-            error = xp.abs(C.astype(xp.float64) - value)
-            found.append((name, n, _grades.shares(xp, A, B, error, terms)))
-            if name == _grades.UNIFORM:
-                errors.append(_grades.units(xp, error, terms))
-            if name == _grades.ZEROS:
-                zeros = zeros and _grades.zeros_are_exact(C, terms)
-            if name == _grades.GRADED:
-                small = small and _grades.keeps_small_elements(xp, error, value)
-    of_a = max(found, key=lambda each: each[2]["A"])
-    return {
-        "grade": _grades.grade([each for _, _, each in found]),
-        **{f"share_{name}": max(each[name] for _, _, each in found) for name in _grades.GRADES},
-        "at": of_a[0],
-        "n": of_a[1],
-        "sizes": list(extent.sizes),
-        "errors": errors,
-        "slope": _grades.slope(extent.sizes, errors),
-        "zeros_exact": zeros,
-        "small_kept": small,
-    }
+            for name, C in results(asked, A, B):
+                error = xp.abs(C.astype(xp.float64) - value)
+                found[name].append((_grades.shares(xp, A, B, error, terms), test, n))
+                if test == _grades.UNIFORM:
+                    errors[name].append(_grades.units(xp, error, terms))
+                if test == _grades.ZEROS:
+                    zeros[name] &= _grades.zeros_are_exact(C, terms)
+                if test == _grades.GRADED:
+                    small[name] &= _grades.keeps_small_elements(xp, error, value)
+    rows = {}
+    for name in asked:
+        shares = [each for each, _, _ in found[name]]
+        _, test, n = max(found[name], key=lambda each: each[0]["A"])
+        rows[name] = {
+            "grade": _grades.grade(shares),
+            **{f"share_{of}": max(each[of] for each in shares) for of in _grades.GRADES},
+            "at": test,
+            "n": n,
+            "sizes": list(extent.sizes),
+            "errors": errors[name],
+            "slope": _grades.slope(extent.sizes, errors[name]),
+            "zeros_exact": zeros[name],
+            "small_kept": small[name],
+        }
+    return rows
 
 
-def worst(xp: Any, multiply: Multiply, extent: Extent) -> dict[str, Any]:
-    """The worst error of the hard products, in units of the bound, and the seed that makes it."""
-    least: tuple[float, str, int] = (-1.0, "", 0)
+def worst(xp: Any, asked: dict[str, Multiply], extent: Extent) -> dict[str, dict[str, Any]]:
+    """For each way the worst error of the hard products, in units of the bound, and the kind and
+    the seed that cause it."""
+    largest = dict.fromkeys(asked, (-1.0, "", 0))
     n = extent.hard_size
-    for kind, (name, make) in enumerate(_grades.HARD.items()):
-        for seed in range(extent.seeds):
-            A, B = map(xp.asarray, make(np.random.default_rng((SEED, kind, seed)), n))
-            value, terms = _grades.exact(xp, A, B)
-            share = _grades.share_of_bound(xp, multiply(A, B), value, terms, n)
-            least = max(least, (share, name, seed))
-    share, name, seed = least
+    with progress(len(_grades.HARD)) as advance:
+        for index, (kind, make) in enumerate(_grades.HARD.items()):
+            for seed in range(extent.seeds):
+                A, B = map(xp.asarray, make(np.random.default_rng((SEED, index, seed)), n))
+                value, terms = _grades.exact(xp, A, B)
+                for name, C in results(asked, A, B):
+                    share = _grades.share_of_bound(xp, C, value, terms, n)
+                    largest[name] = max(largest[name], (share, kind, seed))
+            advance(kind)
     return {
-        "worst_share": share,
-        "worst_at": name,
-        "worst_seed": seed,
-        "products": extent.products,
+        name: {
+            "worst_share": largest[name][0],
+            "worst_at": largest[name][1],
+            "worst_seed": largest[name][2],
+            "products": extent.products,
+        }
+        for name in asked
     }
 
 
@@ -171,21 +191,15 @@ def in_batches(xp: Any, multiply: Multiply) -> Multiply:
 
 
 def measured(device: Device, extent: Extent) -> list[dict[str, Any]]:
-    """A row for each way. One that fails is left out, with a message."""
+    """A row for each way. Batches compute only the hard products."""
     xp = arrays_of(device)
-    found = dict(ways(device, xp))
-    asked: list[tuple[str, Multiply]] = [*found.items()]
-    asked += [(f"{name}, batches", in_batches(xp, found[name])) for name in BATCHED]
-    rows = []
-    with progress(len(asked)) as advance:
-        for name, multiply in asked:
-            try:
-                row = {"way": name, **({} if name not in found else graded(xp, multiply, extent))}
-                rows.append(row | worst(xp, multiply, extent))
-            except Exception as error:  # any error of a library
-                left_out(name, str(error).strip().partition("\n")[0])
-            advance(name)
-    return rows
+    asked = dict(ways(device, xp))
+    tests = graded(xp, asked, extent)
+    batches = {f"{name}, batches": in_batches(xp, asked[name]) for name in BATCHED if name in asked}
+    return [
+        {"way": name, **tests.get(name, {}), **row}
+        for name, row in worst(xp, asked | batches, extent).items()
+    ]
 
 
 def facts(device: Device) -> dict[str, Any]:
