@@ -75,7 +75,7 @@ extern "C" const Variant variant_fused;
 
 namespace {
 
-typedef Status LaunchTiles(const Sgemm &, int splits, bool cluster, const Launch *);
+typedef Status LaunchTiles(const Sgemm &, const Plan &, const Launch *);
 
 /* The launchers of all tile configurations for operands of one layout. */
 #define TILE(BM, BN, BK, WM, WN, TM, TN, SLICES, BLOCKS, SLOTS)                                    \
@@ -112,7 +112,7 @@ Status launch(const Sgemm *problem, const Launch *where, const Plan *plan)
     const auto &of_layout = A_is_k_major
                                 ? (B_is_k_major ? launchers<true, true> : launchers<true, false>)
                                 : (B_is_k_major ? launchers<false, true> : launchers<false, false>);
-    return of_layout[plan->kernel](p, plan->splits, plan->cluster, where);
+    return of_layout[plan->kernel](p, *plan, where);
 }
 
 } // namespace

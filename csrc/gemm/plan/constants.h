@@ -26,6 +26,8 @@
     CONSTANT(gemv_staged, 0.3)            /* GEMV: cycles to transpose a float of A */             \
     CONSTANT(gemv_unshared, 162)          /* GEMV: cycles to read a float of A for one column */
 
+static const double simt_mirrored = 2; /* factor on storing at two places (assumed) */
+
 /* Batches of small products: issue slots of a warp, counted in the machine code. */
 static const double small_copy = 22;        /* to copy a float4, or a float, for each thread */
 static const double small_chunk = 300;      /* to begin the copies of a K chunk */
@@ -45,7 +47,7 @@ static const double tensor_store = 0.83;  /* cycles to check and store a result 
 static const double tensor_splitting = 0.89; /* share of from_memory at which operands are split */
 static const double tensor_unaligned = 1.9;  /* factor on splitting K-major rows not in float4s */
 static const double tensor_store_unaligned = 2; /* factor on tensor_store: no float4s of C */
-static const double tensor_mirrored = 2;        /* factor on that: stored at two places (assumed) */
+static const double tensor_mirrored = 1.5;      /* factor on that: stored at two places (assumed) */
 static const double tensor_margin = 0.87;       /* share of the time on CUDA cores to stay below */
 
 /* The tiles of waves: rows, columns, stages, and the time of a wave in waves of the first one. */

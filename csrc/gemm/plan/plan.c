@@ -83,12 +83,6 @@ static int64_t tiles_of(const Tile *t, const PlanShape *s)
     return ceil_div(s->M, t->BM) * ceil_div(s->N, t->BN) * s->count;
 }
 
-/* Whether the plan's kernel is `tiled_symmetric`, which computes the lower triangle. */
-static bool is_tiled_symmetric(const Plan *plan, const PlanShape *s)
-{
-    return s->symmetric && plan->splits == 1 && tiles[plan->kernel].slices == 1;
-}
-
 /* ------------------------------------------------------------------ estimates */
 
 static double copy_slots(PlanOperand X, const PlanConstants *c)
@@ -134,14 +128,14 @@ static Block block_of(const Plan *plan, const PlanShape *s, const PlanConstants 
                  depth = steps * t->BK;
 
     /* If blocks or slices are added, each result is also written for the others and read once
-     * more. */
+     * more; to be mirrored, it is read twice. */
     const bool in_memory = plan->splits > 1 && !plan->cluster;
-    const bool reduces =
-        plan->splits > 1 || t->slices > 1 || plan->transposed || is_tiled_symmetric(plan, s);
+    const bool reduces = plan->splits > 1 || t->slices > 1 || plan->transposed || plan->mirrors;
     const int sharers = t->slices * (plan->cluster ? plan->splits : 1);
     const double handed_on =
         in_memory ? 1 : (s->stores_float4 && !plan->transposed ? 0.5 : 2.0) / sharers;
-    const double stored = (t->TM * t->TN) * c->store * (reduces ? 2 + handed_on : 1);
+    const double read = (1 + handed_on) * (plan->mirrors ? 2 * simt_mirrored : 1);
+    const double stored = (t->TM * t->TN) * c->store * (reduces ? 1 + read : 1);
     const double copies =
         (t->BM * copy_slots(s->A, c) + t->BN * copy_slots(s->B, c)) / (32.0 * warps_of(t));
 
@@ -175,7 +169,7 @@ static double estimate_tiles(const Plan *plan, const PlanShape *s, const PlanDev
     const bool wide = plan->cluster && plan->splits > 2 && d->multiprocessors > 1;
     const int places = wide ? d->multiprocessors * 15 / 16 : d->multiprocessors;
     const int64_t computed =
-        is_tiled_symmetric(plan, s) ? lower_tiles(t->BM, t->BN, s->M) * s->count : tiles_of(t, s);
+        plan->mirrors ? lower_tiles(t->BM, t->BN, s->M) * s->count : tiles_of(t, s);
     const int64_t each = ceil_div(computed * plan->splits, places);
     const int64_t waves =
         each > t->blocks ? ceil_div(each, t->blocks) - 1 : 0; /* before the last */
@@ -354,6 +348,9 @@ static bool supports(const Plan *plan, const PlanShape *shape, const PlanDevice 
                gemv_blocks(&g, &s, plan->width) <= INT32_MAX / plan->splits;
     }
     const Tile *const t = &tiles[plan->kernel];
+    if (plan->mirrors && (!s.symmetric || plan->splits > 1 || t->slices > 1)) {
+        return false;
+    }
     const bool fits = !plan->cluster || (plan->splits <= device->widest_cluster &&
                                          plan->splits * warps_of(t) * 32 <= CLUSTER_MOST_THREADS);
     return fits && TILE_SHARED(t->BM, t->BN, t->BK) <= device->shared_bytes &&
@@ -406,14 +403,16 @@ static void add_gemv(List *list, bool transposed)
 }
 
 /* For each tile of C: one block; a cluster; or as many blocks as give each multiprocessor 1, 2, 4
- * or 6. A split is at least two tiles deep. */
+ * or 6. A split is at least two tiles deep. And one block for each tile of a lower triangle. */
 static void add_tiles(List *list, int kernel, bool transposed)
 {
     const Tile *const t = &tiles[kernel];
     const PlanShape s = as_planned(*list->shape, transposed);
     const int64_t count = tiles_of(t, &s), multiprocessors = list->device->multiprocessors;
     const int64_t most = s.K / (2 * t->BK), places = t->blocks * multiprocessors / count;
-    Plan plan = {.kernel = kernel, .splits = 1, .transposed = transposed};
+    Plan plan = {.kernel = kernel, .splits = 1, .transposed = transposed, .mirrors = true};
+    add(list, plan);
+    plan.mirrors = false;
     add(list, plan);
     plan.cluster = true;
     for (plan.splits = 2; plan.splits <= least(CLUSTER_MOST_BLOCKS, least(most, places));

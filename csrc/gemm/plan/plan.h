@@ -27,6 +27,7 @@ typedef struct {
     int splits;      /* split-K: blocks that compute the same results, at least 1 */
     bool cluster;    /* these blocks are a cluster; otherwise they add their sums in memory */
     bool transposed; /* computes the transposed problem */
+    bool mirrors;    /* computes the lower triangle of a symmetric C, and stores it twice */
     int width;       /* GEMV: columns of a block, a power of two */
     double cycles;   /* estimated time, in cycles of a multiprocessor */
 } Plan;

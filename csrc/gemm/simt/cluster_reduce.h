@@ -424,12 +424,72 @@ __global__ void __launch_bounds__(G::threads, min_blocks<MIN_BLOCKS>)
 
 /* ------------------------------------------------------------------ symmetric products */
 
+/* Stores elements `begin` to `end` - 1 of a float4. */
+static __device__ __forceinline__ void store_part(const Sgemm &p, float *to, const float (&sum)[4],
+                                                  int begin, int end)
+{
+    const float x[4] = {scaled(p, sum[0], 0.0f), scaled(p, sum[1], 0.0f), scaled(p, sum[2], 0.0f),
+                        scaled(p, sum[3], 0.0f)};
+    if (begin <= 0 && end >= 4) {
+        store_whole(to, make_float4(x[0], x[1], x[2], x[3]));
+        return;
+    }
+    UNROLL(4)
+    for (int i = 0; i < 4; ++i) {
+        if (i >= begin && i < end) {
+            to[i] = x[i];
+        }
+    }
+}
+
 /* Stores the sums on or below the diagonal of C there, and those below it also at their mirror
- * images. So each element of C is read and written once. Neighbouring threads store neighbours. */
+ * images, in float4s. */
+template <class G>
+static __device__ __forceinline__ void store_mirrored_float4s(const Sgemm &p, const Origin &tile,
+                                                              const Part<G> &own, int thread)
+{
+    const auto &sums = own.results[0];
+    const int rows = clamped(p.C.rows - tile.row), below = clamped(tile.row - tile.col);
+    UNROLL(4)
+    for (int n = thread; n < G::BM * G::BN / 4; n += G::threads) {
+        const Float4Place<G> at(n, false);
+        const float4 x = *reinterpret_cast<const float4 *>(&sums[at.row][at.col]);
+        const float sum[4] = {x.y, x.x, x.w, x.z};
+        if (at.row < rows) {
+            store_part(p, address(p.C, tile.row + at.row, tile.col + at.col), sum, 0,
+                       below + at.row - at.col + 1);
+        }
+    }
+    // A warp reads 16 rows of eight columns, which are rows of the image.
+    constexpr int high = 16, wide = 8, down = G::BM / high;
+    static_assert(G::BM % high == 0 && G::BN % wide == 0, "they take the whole tile");
+    UNROLL(4)
+    for (int n = thread; n < G::BM * G::BN / 4; n += G::threads) {
+        const int row = n / 32 % down * high + n % 32 / wide * 4;
+        const int col = n / 32 / down * wide + n % wide;
+        float sum[4];
+        UNROLL(4)
+        for (int i = 0; i < 4; ++i) {
+            sum[i] = sums[row + i][swapped_index(col)];
+        }
+        if (row < rows) {
+            store_part(p, address(p.C, tile.col + col, tile.row + row), sum, col - row - below + 1,
+                       4);
+        }
+    }
+}
+
+/* The same for any C. So each element of C is read and written once. */
 template <class G>
 static __device__ __forceinline__ void store_mirrored(const Sgemm &p, const Origin &tile,
                                                       const Part<G> &own, unsigned thread)
 {
+    if (p.beta == 0.0f && is_aligned(address(p.C, 0, 0)) && p.C.col_stride == 1 &&
+        p.C.row_stride % 4 == 0 && p.C.rows % 4 == 0) {
+        store_mirrored_float4s<G>(p, tile, own, static_cast<int>(thread));
+        return;
+    }
+    // Neighbouring threads store neighbours.
     UNROLL(4)
     for (int n = static_cast<int>(thread); n < G::BM * G::BN; n += G::threads) {
         const int64_t row = tile.row + n / G::BN, col = tile.col + n % G::BN;
@@ -468,14 +528,15 @@ __global__ void __launch_bounds__(G::threads, min_blocks<MIN_BLOCKS>) tiled_symm
 
 /* ------------------------------------------------------------------ on the host */
 
-/* Launches one block for each tile of C and each of `splits` splits of K. */
+/* Launches one block for each tile of C and each of the plan's splits of K. */
 template <class G, int MIN_BLOCKS>
-Status launch_tiles_of(const Sgemm &p, int splits, bool cluster, const Launch *where)
+Status launch_tiles_of(const Sgemm &p, const Plan &plan, const Launch *where)
 {
+    const int splits = plan.splits;
     const int64_t tiles = tiles_of(p.C, G::BM, G::BN), steps = (p.A.cols + G::BK - 1) / G::BK;
     const int missing = static_cast<int>(steps * G::BK - p.A.cols);
     SplitProduct j = {p, {steps, splits}, missing, nullptr, plan_group(splits), nullptr};
-    if (cluster) {
+    if (plan.cluster) {
         return launch_blocks(split_product<G, MIN_BLOCKS, CLUSTER>,
                              spec_of<G>("split_product", splits), tiles * splits, j, where);
     }
@@ -490,7 +551,7 @@ Status launch_tiles_of(const Sgemm &p, int splits, bool cluster, const Launch *w
                                    tiles * splits, j, where);
     }
     if constexpr (G::slices == 1 && G::same_layouts) {
-        if (sgemm_is_symmetric(&p)) {
+        if (plan.mirrors) {
             return launch_blocks(tiled_symmetric<G, MIN_BLOCKS>, spec_of<G>("tiled_symmetric"),
                                  lower_tiles(G::BM, G::BN, p.C.rows), p, where, p.count);
         }

@@ -85,11 +85,13 @@ struct Mirrored {
     __device__ __forceinline__ Mirrored(const Fp16Product &q, int64_t row, int64_t col,
                                         unsigned matrix)
         : lower(results(q, row, col, matrix)), upper(results(q, col, row, matrix)),
-          below(clamped(row - col > -1024 ? row - col : -1024))
+          below(static_cast<int>(row - col > 1024    ? 1024
+                                 : row - col < -1024 ? -1024
+                                                     : row - col))
     {}
     __device__ __forceinline__ void store_both(const Sgemm &p, int row, int col, float sum) const
     {
-        const int under = below < 1024 ? below + row - col : 1;
+        const int under = below + row - col;
         if (under >= 0) {
             store(p, lower, row, col, sum);
         }
@@ -405,15 +407,19 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
             return false;
         });
 
-        // Each pass undoes the scales of 16 x 32 results, and stores them.
-        constexpr int passes_down = T::MI, passes_across = T::WN / Staging::cols;
         const int lane = thread % 32;
         const int64_t first_row = tile.row + row - Rows::row_of_lane(lane);
         const int64_t first_col = tile.col + col - lane % 4 * 2;
         const bool in_float4s = q.p.C.cols % 4 == 0 && rows_are_aligned(q.p.C) &&
                                 (q.p.beta == 0.0f || rows_are_aligned(q.addend));
         const Scales scales(*this);
-        if constexpr (!T::symmetric) {
+        if constexpr (T::symmetric) {
+            if (first_row + T::WM > first_col) {
+                const bool is_below = first_col + T::WN <= first_row;
+                const bool is_whole = first_row + T::WM <= q.p.C.rows && in_float4s;
+                store_mirrored(sum, scales, failing, is_below && is_whole);
+            }
+        } else {
             const bool is_whole =
                 tile.row + T::BM <= q.p.C.rows && tile.col + T::BN <= q.p.C.cols && in_float4s;
             if (__all_sync(0xffffffff, is_whole && scales.narrow && failing.count() == 0)) {
@@ -424,32 +430,30 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
                 }
                 return;
             }
-        }
 #ifdef SGEMM_TRACED
-        name_array("staging", staging_of_warps, sizeof(Staging) * T::threads / 32);
+            name_array("staging", staging_of_warps, sizeof(Staging) * T::threads / 32);
 #endif
-        Staging &staging = staging_of_warps[thread / 32];
-        UNROLL(passes_down)
-        for (int i = 0; i < passes_down; ++i) {
-            UNROLL(passes_across)
-            for (int j = 0; j < passes_across; ++j) {
-                __syncwarp(); // the previous pass has been read
-                if (scales.narrow) {
-                    stage(sum[i], failing, i, j, staging, [&](float x, int half, int c) {
-                        return x * power_of_two(-(scales.of_row[2 * i + half] + scales.of_col[c]));
-                    });
-                } else {
-                    stage(sum[i], failing, i, j, staging, [&](float x, int half, int c) {
-                        return unscaled(x, scales.of_row[2 * i + half] + scales.of_col[c]);
-                    });
-                }
-                __syncwarp();
-                const int64_t top = first_row + i * Staging::rows;
-                const int64_t left = first_col + j * Staging::cols;
-                if constexpr (T::symmetric) {
-                    store_mirrored(staging, Mirrored(q, top, left, matrix), in_float4s);
-                } else {
-                    const Results C = results(q, top, left, matrix);
+            // Each pass undoes the scales of 16 x 32 results, and stores them.
+            Staging &staging = staging_of_warps[thread / 32];
+            constexpr int passes_down = T::MI, passes_across = T::WN / Staging::cols;
+            UNROLL(passes_down)
+            for (int i = 0; i < passes_down; ++i) {
+                UNROLL(passes_across)
+                for (int j = 0; j < passes_across; ++j) {
+                    __syncwarp(); // the previous pass has been read
+                    if (scales.narrow) {
+                        stage(sum[i], failing, i, j, staging, [&](float x, int half, int c) {
+                            const int scale = scales.of_row[2 * i + half] + scales.of_col[c];
+                            return x * power_of_two(-scale);
+                        });
+                    } else {
+                        stage(sum[i], failing, i, j, staging, [&](float x, int half, int c) {
+                            return unscaled(x, scales.of_row[2 * i + half] + scales.of_col[c]);
+                        });
+                    }
+                    __syncwarp();
+                    const Results C = results(q, first_row + i * Staging::rows,
+                                              first_col + j * Staging::cols, matrix);
                     if (in_float4s) {
                         store_float4s(staging, C);
                     } else {
@@ -529,6 +533,114 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
         }
     }
 
+    /* Stores a warp's results of a symmetric product (Mirrored). If they are whole, all are below
+     * the diagonal, and rows of C are aligned. */
+    __device__ __forceinline__ void store_mirrored(const float (&sum)[T::MI][T::NI][4],
+                                                   const Scales &scales, const Bits &failing,
+                                                   bool are_whole) const
+    {
+        const Mirrored C(q, tile.row + row, tile.col + col, matrix);
+        if (!__all_sync(0xffffffff, are_whole && scales.narrow && failing.count() == 0)) {
+            store_columns<false, true>(sum, scales, failing, C);
+        } else if (q.p.beta == 0.0f) {
+            store_columns<true, false>(sum, scales, failing, C);
+        } else {
+            store_columns<true, true>(sum, scales, failing, C);
+        }
+    }
+
+    /* Stores them from registers: four lanes 32 bytes of a row, and eight lanes 32 bytes of a
+     * column, which are neighbours in its mirror image. If they are WHOLE, all pass. */
+    template <bool WHOLE, bool ADDS>
+    __device__ __forceinline__ void store_columns(const float (&sum)[T::MI][T::NI][4],
+                                                  const Scales &scales, const Bits &failing,
+                                                  const Mirrored &C) const
+    {
+        constexpr int rows = 2 * T::MI,
+                      together = 4; // pairs of columns: first reads all old values
+        static_assert(T::NI % together == 0, "pairs are in whole groups");
+        const Results &lower = C.lower, &upper = C.upper;
+        const int64_t right = WHOLE ? 1 : lower.col_stride; // also down in the mirror image
+        const int64_t added_right = WHOLE ? 1 : lower.added_col_stride;
+        const auto is_stored = [&](int i, int j, bool in_image) {
+            const int under = C.below + row_in_tile(i) - row - (col_in_tile(j) - col);
+            return WHOLE || (row_in_tile(i) - row < lower.rows && under >= in_image &&
+                             (failing.row(i) >> j & 1) == 0);
+        };
+        float *to = lower.first, *image = upper.first;
+        const float *added = lower.added, *added_image = upper.added;
+        UNROLL(T::NI / together)
+        for (int first = 0; first < 2 * T::NI; first += 2 * together) {
+            Pair old[together][rows] = {}, old_image[together][rows] = {};
+            UNROLL(together)
+            for (int n = 0; ADDS && n < together && q.p.beta != 0.0f; ++n) {
+                UNROLL(rows)
+                for (int i = 0; i < rows; ++i) {
+                    const int j = first + 2 * n;
+                    old[n][i] = two_of<WHOLE>(added + 8 * i * lower.added_row_stride, added_right,
+                                              is_stored(i, j, false), is_stored(i, j + 1, false));
+                    old_image[n][i] =
+                        two_of<false>(added_image + 8 * i * added_right, upper.added_row_stride,
+                                      is_stored(i, j, true), is_stored(i, j + 1, true));
+                }
+                added += 8 * added_right;
+                added_image += 8 * upper.added_row_stride;
+            }
+            UNROLL(together)
+            for (int n = 0; n < together; ++n) {
+                UNROLL(rows)
+                for (int i = 0; i < rows; ++i) {
+                    const int j = first + 2 * n;
+                    const auto in_units_of_C = [&](int j) {
+                        const int scale = scales.of_row[i] + scales.of_col[j];
+                        const float x = result(sum, i, j);
+                        return WHOLE ? x * power_of_two(-scale) : unscaled(x, scale);
+                    };
+                    const Pair x = {in_units_of_C(j), in_units_of_C(j + 1)};
+                    store_two<WHOLE>(to + 8 * i * lower.row_stride, right,
+                                     both_scaled(x, old[n][i]), is_stored(i, j, false),
+                                     is_stored(i, j + 1, false));
+                    store_two<false>(image + 8 * i * right, upper.row_stride,
+                                     both_scaled(x, old_image[n][i]), is_stored(i, j, true),
+                                     is_stored(i, j + 1, true));
+                }
+                to += 8 * right;
+                image += 8 * upper.row_stride;
+            }
+        }
+    }
+
+    __device__ __forceinline__ Pair both_scaled(const Pair &sums, const Pair &old) const
+    {
+        return {scaled(q.p, sums.x, old.x), scaled(q.p, sums.y, old.y)};
+    }
+
+    /* Two floats, at once if they are a PAIR; 0 for those not asked for. */
+    template <bool PAIR>
+    static __device__ __forceinline__ Pair two_of(const float *from, int64_t step, bool first,
+                                                  bool second)
+    {
+        if (PAIR) {
+            return *reinterpret_cast<const Pair *>(from);
+        }
+        return {first ? *from : 0.0f, second ? from[step] : 0.0f};
+    }
+    template <bool PAIR>
+    static __device__ __forceinline__ void store_two(float *to, int64_t step, const Pair &two,
+                                                     bool first, bool second)
+    {
+        if (PAIR) {
+            *reinterpret_cast<Pair *>(to) = two;
+            return;
+        }
+        if (first) {
+            *to = two.x;
+        }
+        if (second) {
+            to[step] = two.y;
+        }
+    }
+
     /* Writes a pass's results, in the units of C, to the warp's staging: undo(sum, half, column).
      * Failing ones are NaN. */
     template <class Undo>
@@ -594,53 +706,6 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
             const int row = lane / 8 + r;
             store_float4(C, row, col,
                          *reinterpret_cast<const float4 *>(staging.results[row] + col));
-        }
-    }
-
-    /* A pass of a symmetric product. Lines of 16 results are columns of the staging. */
-    __device__ __forceinline__ void store_mirrored(const Staging &staging, const Mirrored &C,
-                                                   bool in_float4s) const
-    {
-        const int lane = thread % 32;
-        if (C.below + Staging::rows <= 0) {
-            return;
-        }
-        if (C.below < Staging::cols) { // touches the diagonal
-            UNROLL(1)
-            for (int row = 0; row < Staging::rows; ++row) {
-                const float sum = staging.results[row][lane];
-                if (sum == sum) {
-                    C.store_both(q.p, row, lane, sum);
-                }
-            }
-        } else if (in_float4s) {
-            store_float4s(staging, C.lower);
-            store_columns(staging, C.upper);
-        } else {
-            store_floats(staging, C.lower);
-            UNROLL(4)
-            for (int col = lane / Staging::rows; col < Staging::cols; col += 2) {
-                const float sum = staging.results[lane % Staging::rows][col];
-                if (sum == sum) {
-                    store(q.p, C.upper, col, lane % Staging::rows, sum);
-                }
-            }
-        }
-    }
-
-    /* A thread stores four float4s of columns, two threads a sector of memory. */
-    __device__ __forceinline__ void store_columns(const Staging &staging, const Results &C) const
-    {
-        const int lane = thread % 32;
-        UNROLL(4)
-        for (int part = 0; part < 4; ++part) {
-            const int line = lane / 2 + part / 2 * 16, from = lane % 2 * 4 + part % 2 * 8;
-            float sums[4];
-            UNROLL(4)
-            for (int i = 0; i < 4; ++i) {
-                sums[i] = staging.results[from + i][line];
-            }
-            store_float4(C, line, from, make_float4(sums[0], sums[1], sums[2], sums[3]));
         }
     }
 

@@ -22,8 +22,8 @@ Status launch_product(FusedProduct q, const Fp16Product &product, bool overlaps,
     q.product = product;
     q.work_items_of_matrix = static_cast<unsigned>(tiles * q.slices);
     q.work_items = static_cast<unsigned>(work_items);
-    const bool several = !T::symmetric && q.work_items > most_blocks &&
-                         product.b.chunks <= FUSED_OVERLAPPED * q.slices;
+    const bool several =
+        q.work_items > most_blocks && product.b.chunks <= FUSED_OVERLAPPED * q.slices;
     q.blocks = several ? most_blocks : q.work_items;
     // TMA sees the matrices of a batch as one with many lines.
     const Matrix lines = fused_lines(&p);
@@ -43,7 +43,7 @@ Status launch_product(FusedProduct q, const Fp16Product &product, bool overlaps,
         status = encode_tensor_map(&q.a, a);
     }
     if (status.code == STATUS_OK) {
-        status = launch_blocks(several ? fused<T, !T::symmetric> : fused<T, false>,
+        status = launch_blocks(several ? fused<T, true> : fused<T, false>,
                                overlapping(T::spec(), overlaps), q.blocks, q, where);
     }
     if (status.code == STATUS_OK && q.slices > 1) {
