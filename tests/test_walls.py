@@ -47,6 +47,7 @@ MAY_INCLUDE = {
         "base/addend.h",
         "gemm/kernel",
         "gemm/plan/direct_plan.h",
+        "gemm/plan/fused_groups.h",
         "gemm/plan/fused_plan.h",
         "gemm/plan/waves_plan.h",
     },

@@ -597,6 +597,33 @@ static Status launch_batch(const Sgemm *problems, int count, int listed, const L
     return *launched ? launch_on_tensor_cores(&batch, where, device, rung) : status_ok();
 }
 
+/* Launches groups of different sizes at the begin of a list if that is estimated to be faster than
+ * a launch of each on tensor cores, or than all together on CUDA cores. *belong: how many groups. */
+static Status launch_groups(const Sgemm *problems, int count, int listed, const Launch *where,
+                            const PlanDevice &device, const TensorCores &cores, int *belong,
+                            bool *launched)
+{
+    FusedGroups groups;
+    *launched = false;
+    *belong = plan_groups(problems, count, &cores, &groups);
+    if (batch_of_list(problems, count).count >= *belong) {
+        return status_ok();
+    }
+    double others = 0;
+    for (int n = 0; n < *belong; ++n) {
+        TensorRung rung;
+        const double share = tensor_margin * plan_in_group(&problems[n], listed, &device).cycles;
+        const double alone = plan_estimate_tensor(&problems[n], &cores, &rung);
+        others += alone < share ? alone : share;
+    }
+    if (groups.cycles >= others) {
+        return status_ok();
+    }
+    const Status status = launch_fused_groups(&groups, where);
+    *launched = status.code != STATUS_OUT_OF_MEMORY; // simt needs less
+    return *launched ? status : status_ok();
+}
+
 /* Launches a product, or leaves it to a launch of several. */
 static Status launch_or_add(const Sgemm &problem, int listed, const Launch *where,
                             const PlanDevice &device, const TensorCores &cores, Together *together,
@@ -618,11 +645,18 @@ static Status multiply_planned(const Sgemm *problems, int count, const Launch *w
 {
     Together together = {};
     Status status = status_ok();
-    for (int n = 0; n < count && status.code == STATUS_OK;) {
-        int alike;
-        bool launched;
-        status =
-            launch_batch(problems + n, count - n, count, where, device, cores, &alike, &launched);
+    for (int n = 0, compared = 0; n < count && status.code == STATUS_OK;) {
+        int alike = 1;
+        bool launched = false;
+        if (n >= compared) { // with groups
+            status = launch_groups(problems + n, count - n, count, where, device, cores, &alike,
+                                   &launched);
+            compared = n + alike;
+        }
+        if (!launched && status.code == STATUS_OK) {
+            status = launch_batch(problems + n, count - n, count, where, device, cores, &alike,
+                                  &launched);
+        }
         for (const int end = n + alike; n < end && status.code == STATUS_OK; ++n) {
             together.plans[n].kernel = -1;
             if (!launched) {

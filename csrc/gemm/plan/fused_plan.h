@@ -67,22 +67,37 @@ static inline double store_factor(const Sgemm *p)
     return p->C.col_stride == 1 && p->C.row_stride % 4 == 0 ? 1 : tensor_store_unaligned;
 }
 
-/* The estimated cycles of the product alone, with these tiles and slices. */
-static inline double fused_product_cycles(const Sgemm *p, bool symmetric, int width, int slices,
-                                          int multiprocessors)
+/* The estimated cycles of the product alone, with so many tiles of this width, and slices. `factor`
+ * is that on storing a result. */
+static inline double fused_product_cycles(const Sgemm *p, int64_t tiles, int width, int slices,
+                                          double factor, int multiprocessors)
 {
-    const int64_t tiles = tiles_of_one(p, symmetric, FUSED_ROWS, width) * p->count;
     const int64_t chunks = ceil_div(p->A.cols, FUSED_CHUNK);
     const double results = (double)FUSED_ROWS * (double)width;
     const double of_chunk = width == FUSED_WIDE ? fused_wide_chunk : fused_narrow_chunk;
     const double work_items = (double)ceil_div(tiles * slices, multiprocessors);
-    const double stored =
-        fused_store * results * store_factor(p) * (symmetric ? tensor_mirrored : 1);
+    const double stored = fused_store * results * factor;
     const double of_work =
         fused_work + of_chunk * (double)ceil_div(chunks, slices) + (slices == 1 ? stored : 0);
     const double sums = 8 * (double)tiles * results;
     const double of_slice = fused_slice + sums / (fused_splitk_reduce_rate * multiprocessors);
     return work_items * of_work + (slices == 1 ? 0 : fused_adding + slices * of_slice);
+}
+
+/* The estimated cycles of a product, given those of all tiles. It overlaps with reading A and
+ * writing C, which are so many bytes. B is split before. */
+static inline double fused_and_split(const Sgemm *p, double product, double bytes,
+                                     double matrices_of_b)
+{
+    const double steps = (double)(ceil_div(p->A.cols, FUSED_CHUNK) * FUSED_CHUNK);
+    const double padded = (double)(ceil_div(p->C.cols, FUSED_ROWS) * FUSED_ROWS) * steps;
+    const double mn_major = fused_mn_major * steps;
+    const bool in_float4s = p->B.row_stride % 4 == 0;
+    const double strided = p->B.row_stride == 1 ? 0
+                           : in_float4s         ? fmin(mn_major, fused_second_split)
+                                                : mn_major;
+    return pow(pow(product, 4) + pow(bytes / fused_memory, 4), 0.25) + fused_start + strided +
+           12 * matrices_of_b * padded / fused_memory;
 }
 
 /* A slice has at least four chunks. More slices than fill the GPU 16 times are never faster. */
@@ -99,14 +114,14 @@ static inline int fused_most_slices(const Sgemm *p, bool symmetric, int multipro
  * `symmetric`, only the lower triangle is computed. */
 static inline FusedPlan plan_fused(const Sgemm *p, bool symmetric, int multiprocessors)
 {
-    FusedPlan plan = {fused_lines_apart(p) < 0, FUSED_WIDE, 1, 0};
-    const int64_t chunks = ceil_div(p->A.cols, FUSED_CHUNK);
-    plan.cycles = fused_product_cycles(p, symmetric, plan.width, plan.slices, multiprocessors);
+    FusedPlan plan = {fused_lines_apart(p) < 0, FUSED_WIDE, 1, INFINITY};
+    const double factor = store_factor(p) * (symmetric ? tensor_mirrored : 1);
     const int most = fused_most_slices(p, symmetric, multiprocessors);
     for (int slices = 1; slices <= most; ++slices) {
         for (int width = FUSED_NARROW; width <= FUSED_WIDE; width += FUSED_WIDE - FUSED_NARROW) {
+            const int64_t tiles = tiles_of_one(p, symmetric, FUSED_ROWS, width) * p->count;
             const double cycles =
-                fused_product_cycles(p, symmetric, width, slices, multiprocessors);
+                fused_product_cycles(p, tiles, width, slices, factor, multiprocessors);
             if (cycles < plan.cycles) {
                 plan.width = width;
                 plan.slices = slices;
@@ -116,21 +131,11 @@ static inline FusedPlan plan_fused(const Sgemm *p, bool symmetric, int multiproc
     }
     const double M = (double)p->C.rows, N = (double)p->C.cols, K = (double)p->A.cols,
                  count = (double)p->count;
-    /* The product overlaps with reading A and writing C. */
-    const double memory = 4 * count * M * (K + N) / fused_memory;
-    plan.cycles = pow(pow(plan.cycles, 4) + pow(memory, 4), 0.25);
     const double matrices_of_a = p->A.batch_stride ? count : 1,
                  matrices_of_b = p->B.batch_stride ? count : 1;
     const double copied = 8 * matrices_of_a * M * K; /* bytes read and written */
-    const double padded =
-        (double)(ceil_div(p->C.cols, FUSED_ROWS) * FUSED_ROWS) * (double)(chunks * FUSED_CHUNK);
-    const double steps = fused_mn_major * (double)(chunks * FUSED_CHUNK);
-    const bool in_float4s = p->B.row_stride % 4 == 0;
-    const double strided = p->B.row_stride == 1 ? 0
-                           : in_float4s         ? fmin(steps, fused_second_split)
-                                                : steps;
-    plan.cycles += fused_start + strided + 12 * matrices_of_b * padded / fused_memory +
-                   (plan.copies ? fused_copy + copied / fused_copying : 0);
+    plan.cycles = fused_and_split(p, plan.cycles, 4 * count * M * (K + N), matrices_of_b) +
+                  (plan.copies ? fused_copy + copied / fused_copying : 0);
     return plan;
 }
 

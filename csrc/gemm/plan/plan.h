@@ -9,6 +9,7 @@
 #include "../../base/status.h"
 #include "../../base/variant.h"
 #include "constants.h"
+#include "fused_groups.h"
 #include "proofs.h"
 #include "tiles.h"
 
@@ -180,6 +181,13 @@ TensorCores plan_tensor_cores(const char *model, const int capability[2], const 
  * kernel. */
 typedef enum { TENSOR_NONE, TENSOR_MMA, TENSOR_WAVES, TENSOR_FUSED } TensorRung;
 TensorRung plan_tensor_rung(double cycles, const Sgemm *problem, const TensorCores *cores);
+
+/* The estimated cycles of the fastest rung on tensor cores; infinite if there is none. */
+double plan_estimate_tensor(const Sgemm *problem, const TensorCores *cores, TensorRung *rung);
+
+/* Finds groups at the begin of a list, and estimates how long they take in one launch of `fused`.
+ * Returns how many there are, or 0. */
+int plan_groups(const Sgemm *problems, int count, const TensorCores *cores, FusedGroups *groups);
 
 /* The estimated cycles of mma. *multiply_adds gets those of the busiest multiprocessor. */
 double plan_estimate_mma(const Sgemm *problem, const TensorCores *cores, double *multiply_adds);

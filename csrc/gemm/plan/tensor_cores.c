@@ -77,25 +77,38 @@ TensorCores plan_tensor_cores(const char *model, const int capability[2], const 
     return found;
 }
 
-TensorRung plan_tensor_rung(double cycles, const Sgemm *p, const TensorCores *cores)
+double plan_estimate_tensor(const Sgemm *p, const TensorCores *cores, TensorRung *rung)
 {
-    if (p->A.cols < (cores->proof ? MMA_MIN_K : WGMMA_MIN_K)) {
-        return TENSOR_NONE;
+    *rung = TENSOR_NONE;
+    if ((!cores->proof && !cores->hopper) || p->A.cols < (cores->proof ? MMA_MIN_K : WGMMA_MIN_K)) {
+        return INFINITY;
     }
     if (cores->proof) {
         double multiply_adds;
-        return plan_estimate_mma(p, cores, &multiply_adds) < tensor_margin * cycles ? TENSOR_MMA
-                                                                                    : TENSOR_NONE;
-    }
-    if (!cores->hopper) {
-        return TENSOR_NONE;
+        *rung = TENSOR_MMA;
+        return plan_estimate_mma(p, cores, &multiply_adds);
     }
     const double waves = estimate_waves(p, cores->multiprocessors);
     const double fused = estimate_fused(p, cores->multiprocessors);
-    const double best = fused < waves ? fused : waves;
-    return best >= tensor_margin * cycles ? TENSOR_NONE
-           : fused < waves                ? TENSOR_FUSED
-                                          : TENSOR_WAVES;
+    *rung = fused < waves ? TENSOR_FUSED : TENSOR_WAVES;
+    return fused < waves ? fused : waves;
+}
+
+TensorRung plan_tensor_rung(double cycles, const Sgemm *p, const TensorCores *cores)
+{
+    TensorRung rung;
+    const double best = plan_estimate_tensor(p, cores, &rung);
+    return best < tensor_margin * cycles ? rung : TENSOR_NONE;
+}
+
+int plan_groups(const Sgemm *problems, int count, const TensorCores *cores, FusedGroups *groups)
+{
+    if (!cores->hopper || problems->A.cols < WGMMA_MIN_K ||
+        fused_groups_find(problems, count, groups) < 2) {
+        return 0;
+    }
+    fused_groups_plan(groups, cores->multiprocessors);
+    return groups->starts.count;
 }
 
 int64_t plan_tensor_batch(TensorRung rung, const Sgemm *batch)

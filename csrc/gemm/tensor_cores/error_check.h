@@ -101,6 +101,9 @@ struct Mirrored {
     }
 };
 
+/* Whether the columns of a tile of C may begin at an odd column of B (FusedGroups). */
+template <class T> constexpr bool begins_at_odd_columns = false;
+
 /* Iterates over the K chunks of a tile of C, and skips chunks that are all zero in A or in B. */
 template <class T> struct NonzeroChunks {
     static constexpr int max_groups = (T::BN + group_rows - 1) / group_rows;
@@ -494,7 +497,9 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
             for (int j = 0; j < 2 * T::NI; j += 2) { // the arrays are padded to an even size
                 const int col = own.col_in_tile(j);
                 TwoScales two = {0, 0};
-                if (col < cols) {
+                if constexpr (begins_at_odd_columns<T>) {
+                    two = {col < cols ? first[col] : 0, col + 1 < cols ? first[col + 1] : 0};
+                } else if (col < cols) {
                     two = *reinterpret_cast<const TwoScales *>(first + col);
                 }
                 of_col[j] = two.first;
@@ -920,11 +925,17 @@ struct Recomputed {
     Fp16Product product;
     unsigned work_items; // FailedTile::blocks for each tile
     unsigned blocks;     // each does every blocks-th
+
+    template <class T>
+    __device__ __forceinline__ const Fp16Product &product_of(const FailedTile<T> &) const
+    {
+        return product;
+    }
 };
 
 /* In nearly all products, nothing failed. So a block looks at 32 work items at once. */
-template <class T, ElementType A_ELEMENT>
-__global__ void __launch_bounds__(T::BM) recompute(const Recomputed r)
+template <class T, ElementType A_ELEMENT, class All>
+__global__ void __launch_bounds__(T::BM) recompute(const __grid_constant__ All r)
 {
     const Fp16Product &q = r.product;
     griddep_wait();
@@ -936,11 +947,12 @@ __global__ void __launch_bounds__(T::BM) recompute(const Recomputed r)
         UNROLL(1)
         for (; failing; failing &= failing - 1) {
             const unsigned place = static_cast<unsigned>(lowest_bit(failing));
-            const FailedTile<T> failed(q, first + place * r.blocks);
-            if (q.failing[failed.in_batch] == falls_back) {
-                recompute_whole<T, A_ELEMENT>(q, failed);
+            FailedTile<T> failed(q, first + place * r.blocks);
+            const Fp16Product &own = r.product_of(failed);
+            if (own.failing[failed.in_batch] == falls_back) {
+                recompute_whole<T, A_ELEMENT>(own, failed);
             } else {
-                recompute_listed<T, T::BM, A_ELEMENT>(q, failed);
+                recompute_listed<T, T::BM, A_ELEMENT>(own, failed);
             }
         }
     }
@@ -968,9 +980,11 @@ inline Status too_many_work_items()
     return status_error(STATUS_OUT_OF_MEMORY, "no memory for a C of more than 2^31 tiles");
 }
 
-template <class T, ElementType A_ELEMENT>
-Status launch_recompute(const Fp16Product &q, const Launch *where)
+/* Launches `recompute` for the tiles of r->product. */
+template <class T, ElementType A_ELEMENT, class All>
+Status launch_recompute(All *r, const Launch *where)
 {
+    const Fp16Product &q = r->product;
     constexpr int resident = 6 * 64 / T::BM; // blocks of a multiprocessor
     int multiprocessors;
     const Status status = multiprocessors_to_fill(where, &multiprocessors);
@@ -983,17 +997,19 @@ Status launch_recompute(const Fp16Product &q, const Launch *where)
     }
     const int64_t blocks =
         work_items < resident * multiprocessors ? work_items : resident * multiprocessors;
-    const Recomputed r = {q, static_cast<unsigned>(work_items), static_cast<unsigned>(blocks)};
-    return launch_blocks(recompute<T, A_ELEMENT>, overlapping(spec_of_threads("recompute", T::BM)),
-                         blocks, r, where);
+    r->work_items = static_cast<unsigned>(work_items);
+    r->blocks = static_cast<unsigned>(blocks);
+    return launch_blocks(recompute<T, A_ELEMENT, All>,
+                         overlapping(spec_of_threads("recompute", T::BM)), blocks, *r, where);
 }
 
-/* For a product, or a batch: splits the operands, B alone without `splits_a`; launches the product
- * by multiply(product, tiles of C, whether it overlaps); and recomputes what fails. Takes 4 bytes
- * of scratch memory for each element of the padded operands. */
-template <class T, ElementType A_ELEMENT = ELEMENT_FLOAT32, class Multiply>
-Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply &multiply,
-                      bool splits_a = true)
+/* For a product, or a batch, with so many tiles of one C: splits the operands, B alone without
+ * `splits_a`; launches the product by multiply(product, whether it overlaps); and recomputes what
+ * fails, by recompute(product). Takes 4 bytes of scratch memory for each element of the padded
+ * operands. */
+template <class T, class Multiply, class Recompute>
+Status launch_tiles_checked(const Sgemm *problem, int64_t tiles, const Launch *where,
+                            const Multiply &multiply, const Recompute &recompute, bool splits_a)
 {
     const int64_t count = problem->count;
     if ((splits_a && !is_countable(problem->A, count)) ||
@@ -1002,7 +1018,6 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
     }
     Fp16Product q = {};
     SplitBoth both = {};
-    const int64_t tiles = tiles_computed<T>(problem->C);
     Prepared *const of_a = where->prepared[0], *const of_b = where->prepared[1];
     const bool a_is_split = !splits_a || find_prepared(problem->A, of_a, where);
     const bool b_is_split = find_prepared(transposed(problem->B), of_b, where);
@@ -1037,13 +1052,29 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
         splits_a ? launch_split(both, count, where) : launch_split(both.b, count, of_b, where);
     if (status.code == STATUS_OK && tiles > 0) { // otherwise only prepared operands are needed
         // It can overlap only a kernel that lets it begin early: one of the split's.
-        status = multiply(q, tiles, !(a_is_split && b_is_split));
+        status = multiply(q, !(a_is_split && b_is_split));
     }
     if (status.code == STATUS_OK && tiles > 0) {
-        status = launch_recompute<T, A_ELEMENT>(q, where);
+        status = recompute(q);
     }
     scratch_free(arrays.memory, where);
     return status;
+}
+
+/* The same for all tiles of the product. */
+template <class T, ElementType A_ELEMENT = ELEMENT_FLOAT32, class Multiply>
+Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply &multiply,
+                      bool splits_a = true)
+{
+    const int64_t tiles = tiles_computed<T>(problem->C);
+    return launch_tiles_checked<T>(
+        problem, tiles, where,
+        [&](const Fp16Product &q, bool overlaps) { return multiply(q, tiles, overlaps); },
+        [&](const Fp16Product &q) {
+            Recomputed failed = {q, 0, 0};
+            return launch_recompute<T, A_ELEMENT>(&failed, where);
+        },
+        splits_a);
 }
 
 } // namespace

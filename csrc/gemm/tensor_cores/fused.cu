@@ -9,15 +9,17 @@
 // bound by  memory if C has 64 columns, tensor cores from 256 on.
 // next      nothing yet.
 #include "fused_launch.h"
+#include "ragged_launch.h"
 
 namespace {
 
-/* Two consumer warpgroups compute 64 x BN_ results each. A is K-major or MN_MAJOR. */
-template <int BN_, int STAGES, bool MN_MAJOR, bool SYMMETRIC> struct FusedTile {
-    typedef GroupTile<BN_, SYMMETRIC> Group;
-    static constexpr bool symmetric = SYMMETRIC;
+/* Two consumer warpgroups compute 64 x BN results each. A is K-major or MN_MAJOR. */
+template <class GROUP, int STAGES, bool MN_MAJOR> struct FusedTile {
+    typedef GROUP Group;
+    static constexpr bool symmetric = Group::symmetric;
     static constexpr int stacked = 1;
-    static constexpr int groups = Group::stacked, BM = groups * Group::BM, BN = BN_, BK = k_block;
+    static constexpr int groups = Group::stacked, BM = groups * Group::BM, BN = Group::BN;
+    static constexpr int BK = k_block;
     static constexpr int WM = Group::WM, WN = Group::WN, stages = STAGES;
     static constexpr bool mn_major = MN_MAJOR;
     static constexpr int threads = groups * Group::threads; // of the consumers
@@ -40,18 +42,17 @@ template <int BN_, int STAGES, bool MN_MAJOR, bool SYMMETRIC> struct FusedTile {
 
 /* The producer thread. It is ahead by all stages, so the next tile, if any, is loaded while this
  * one is checked and stored. Its first loads of A need not wait for the kernel that splits B. */
-template <class T, bool SEVERAL>
-KERNEL_BODY void load_chunks(const FusedProduct &q, typename T::Shared &shared)
+template <class T, bool SEVERAL, class Q>
+KERNEL_BODY void load_chunks(const Q &q, typename T::Shared &shared)
 {
     constexpr int b_step = swizzle_bytes / static_cast<int>(sizeof(uint16_t)); // of a K block
     RingPosition<T::stages> to;
     UNROLL(1)
     for (unsigned number = blockIdx.x; number < q.work_items; number += q.blocks) {
-        const Work work(q, number);
-        const Origin tile = tile_computed<T>(q.product.p.C, work.tile);
-        const int row = static_cast<int>(tile.row);
-        const int line = static_cast<int>(work.matrix * q.matrix_lines); // the first of A
-        const int col = static_cast<int>(tile.col + q.product.b.first_row(work.matrix));
+        const typename Q::Unit work(q, number);
+        const Origin tile = tile_computed<T>(product_of(q, work).p.C, work.tile);
+        const int row = static_cast<int>(tile.row), line = first_line(q, work);
+        const int col = static_cast<int>(tile.col + first_col(q, work));
         const auto load_a = [&](int block, int stage) {
             mbarrier_arrive_expect_tx(shared.full + stage,
                                       sizeof shared.As[0] + sizeof shared.Bs[0]);
@@ -126,8 +127,8 @@ __device__ __forceinline__ void begin_products(const unsigned (&hi)[depths][4],
 
 /* The consumer threads of a warpgroup. A chunk of A is read from shared memory during the previous
  * chunk's products. */
-template <class T, bool SEVERAL>
-KERNEL_BODY void multiply_chunks(const FusedProduct &q, typename T::Shared &shared)
+template <class T, bool SEVERAL, class Q>
+KERNEL_BODY void multiply_chunks(const Q &q, typename T::Shared &shared)
 {
     typedef typename T::Group Group;
     const int group = threadIdx.x / Group::threads, thread = threadIdx.x % Group::threads;
@@ -136,7 +137,7 @@ KERNEL_BODY void multiply_chunks(const FusedProduct &q, typename T::Shared &shar
     RingPosition<T::stages> first, ahead; // of the K blocks multiplied and read next
     UNROLL(1)
     for (unsigned number = blockIdx.x; number < q.work_items; number += q.blocks) {
-        const Work work(q, number);
+        const typename Q::Unit work(q, number);
         float sum[1][Group::NI][4] = {};
         RowOfA rows[2] = {};
         PairsOfA x;
@@ -185,9 +186,10 @@ KERNEL_BODY void multiply_chunks(const FusedProduct &q, typename T::Shared &shar
         if (number + q.blocks >= q.work_items) {
             griddep_launch_dependents();
         }
-        CheckedTile<Group, EvenRowsFirst> own(q.product, work.tile * T::groups + group, work.matrix,
+        const Fp16Product &product = product_of(q, work);
+        CheckedTile<Group, EvenRowsFirst> own(product, work.tile * T::groups + group, work.matrix,
                                               thread);
-        if (q.slices > 1) {
+        if (Q::sliced && q.slices > 1) {
             store_slice<Group>(q, work.slice, rows, sum, own);
         } else {
             scale_rows<Group>(rows, q.chunk_share, sum, own, check);
@@ -201,8 +203,8 @@ KERNEL_BODY void multiply_chunks(const FusedProduct &q, typename T::Shared &shar
 
 /* A block computes one work, or SEVERAL. In the latter case the compiler does not keep the
  * addresses for wgmma in uniform registers, so it is slower for a long K. */
-template <class T, bool SEVERAL>
-__global__ void __launch_bounds__(T::block_threads, 1) fused(const __grid_constant__ FusedProduct q)
+template <class T, bool SEVERAL, class Q>
+__global__ void __launch_bounds__(T::block_threads, 1) fused(const __grid_constant__ Q q)
 {
     typename T::Shared &shared = dynamic_shared<typename T::Shared>();
     if (threadIdx.x == 0) {
@@ -226,8 +228,8 @@ __global__ void __launch_bounds__(T::block_threads, 1) fused(const __grid_consta
 }
 
 template <bool MN_MAJOR, bool SYMMETRIC> struct Tiles {
-    typedef FusedTile<FUSED_NARROW, 8, MN_MAJOR, SYMMETRIC> Narrow;
-    typedef FusedTile<FUSED_WIDE, 6, MN_MAJOR, SYMMETRIC> Wide;
+    typedef FusedTile<GroupTile<FUSED_NARROW, SYMMETRIC>, 8, MN_MAJOR> Narrow;
+    typedef FusedTile<GroupTile<FUSED_WIDE, SYMMETRIC>, 6, MN_MAJOR> Wide;
 };
 
 typedef Tiles<false, false>::Wide Usual;
@@ -240,6 +242,22 @@ LAUNCHER(fused)
         where->symmetric ? launch_fused<Tiles, true> : launch_fused<Tiles, false>;
     return launch_unless_short(launch, problem, where, WGMMA_MIN_K);
 }
+
+#if !defined(SGEMM_TRACED) && !defined(SGEMM_CUSTOM)
+namespace {
+
+template <bool MN_MAJOR> struct RaggedTiles {
+    typedef FusedTile<RaggedTile<FUSED_NARROW>, 8, MN_MAJOR> Narrow;
+    typedef FusedTile<RaggedTile<FUSED_WIDE>, 6, MN_MAJOR> Wide;
+};
+
+} // namespace
+
+extern "C" Status launch_fused_groups(const FusedGroups *groups, const Launch *where)
+{
+    return launch_ragged<RaggedTiles>(*groups, where);
+}
+#endif
 
 ARCHITECTURE_SPECIFIC_VARIANT(fused, "A stays float32 until a warpgroup splits it in registers",
                               "fused.cu", Usual::spec(), {9, 0});

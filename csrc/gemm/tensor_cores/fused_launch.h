@@ -8,48 +8,57 @@
 
 namespace {
 
-template <class T, bool SEVERAL> __global__ void fused(const __grid_constant__ FusedProduct q);
+template <class T, bool SEVERAL, class Q> __global__ void fused(const __grid_constant__ Q q);
 
-template <class T>
-Status launch_product(FusedProduct q, const Fp16Product &product, bool overlaps,
+/* Launches `fused` for so many tiles of each C of q.product. TMA sees the matrices A of a batch, or
+ * of groups, as one with many lines. */
+template <class T, class Q>
+Status launch_product(Q *q, int64_t tiles, int64_t lines_of_all, bool overlaps,
                       unsigned most_blocks, const Launch *where)
 {
+    const Fp16Product &product = q->product;
     const Sgemm &p = product.p;
-    const int64_t tiles = tiles_computed<T>(p.C), work_items = tiles * q.slices * p.count;
+    const int64_t work_items = tiles * q->slices * p.count;
     if (work_items > INT32_MAX) {
         return too_many_work_items();
     }
-    q.product = product;
-    q.work_items_of_matrix = static_cast<unsigned>(tiles * q.slices);
-    q.work_items = static_cast<unsigned>(work_items);
+    q->work_items_of_matrix = static_cast<unsigned>(tiles * q->slices);
+    q->work_items = static_cast<unsigned>(work_items);
     const bool several =
-        q.work_items > most_blocks && product.b.chunks <= FUSED_OVERLAPPED * q.slices;
-    q.blocks = several ? most_blocks : q.work_items;
-    // TMA sees the matrices of a batch as one with many lines.
+        q->work_items > most_blocks && product.b.chunks <= FUSED_OVERLAPPED * q->slices;
+    q->blocks = several ? most_blocks : q->work_items;
+    q->chunk_share = static_cast<float>(k_chunk) / static_cast<float>(p.A.cols);
     const Matrix lines = fused_lines(&p);
-    const int64_t last = p.A.batch_stride ? p.count - 1 : 0;
-    q.matrix_lines = last ? fused_lines_apart(&p) : 0;
-    q.chunk_share = static_cast<float>(k_chunk) / static_cast<float>(p.A.cols);
     const TiledMatrix a = {lines.data,
                            static_cast<uint64_t>(lines.cols),
-                           static_cast<uint64_t>(last * q.matrix_lines + lines.rows),
+                           static_cast<uint64_t>(lines_of_all),
                            static_cast<uint64_t>(lines.row_stride) * sizeof(float),
                            sizeof(float),
                            line_floats,
                            T::mn_major ? k_block : T::BM,
                            true};
-    Status status = encode_tensor_map(&q.b, tiled_matrix(product.b, T::BN));
+    Status status = encode_tensor_map(&q->b, tiled_matrix(product.b, T::BN));
     if (status.code == STATUS_OK) {
-        status = encode_tensor_map(&q.a, a);
+        status = encode_tensor_map(&q->a, a);
     }
-    if (status.code == STATUS_OK) {
-        status = launch_blocks(several ? fused<T, true> : fused<T, false>,
-                               overlapping(T::spec(), overlaps), q.blocks, q, where);
-    }
-    if (status.code == STATUS_OK && q.slices > 1) {
-        status = launch_adding<T::symmetric>(q, where);
-    }
-    return status;
+    return status.code == STATUS_OK
+               ? launch_blocks(several ? fused<T, true, Q> : fused<T, false, Q>,
+                               overlapping(T::spec(), overlaps), q->blocks, *q, where)
+               : status;
+}
+
+/* The same for a product or a batch, with K in slices. */
+template <class T>
+Status launch_sliced(FusedProduct q, bool overlaps, unsigned most_blocks, const Launch *where)
+{
+    const Sgemm &p = q.product.p;
+    const int64_t last = p.A.batch_stride ? p.count - 1 : 0;
+    q.matrix_lines = last ? fused_lines_apart(&p) : 0;
+    const Status status =
+        launch_product<T>(&q, tiles_computed<T>(p.C), last * q.matrix_lines + fused_lines(&p).rows,
+                          overlaps, most_blocks, where);
+    return status.code == STATUS_OK && q.slices > 1 ? launch_adding<T::symmetric>(q, where)
+                                                    : status;
 }
 
 template <class T>
@@ -57,7 +66,8 @@ Status launch_tile(const Sgemm *problem, const Launch *where, int slices, unsign
 {
     FusedProduct q = {};
     const auto multiply = [&](const Fp16Product &product, int64_t, bool overlaps) {
-        return launch_product<T>(q, product, overlaps, most_blocks, where);
+        q.product = product;
+        return launch_sliced<T>(q, overlaps, most_blocks, where);
     };
     q.slices = slices;
     if (slices == 1) {

@@ -7,9 +7,13 @@
 
 namespace {
 
+struct Work;
+
 struct FusedProduct {
-    Fp16Product product;  // its `a` is not used
-    int64_t matrix_lines; // lines of A's tensor map from matrix to matrix of a batch
+    typedef Work Unit;
+    static constexpr bool sliced = true; // K may be
+    Fp16Product product;                 // its `a` is not used
+    int64_t matrix_lines;                // lines of A's tensor map from matrix to matrix of a batch
     TensorMap a, b;
     float chunk_share;   // k_chunk / K
     unsigned work_items; // tiles x slices x matrices
@@ -43,6 +47,23 @@ struct Work {
         return static_cast<int>(int64_t{q.product.b.chunks} * slice / q.slices);
     }
 };
+
+/* The product that a work belongs to; the first lines and columns of its matrices in the tensor
+ * maps. */
+__device__ __forceinline__ const Fp16Product &product_of(const FusedProduct &q, const Work &)
+{
+    return q.product;
+}
+
+__device__ __forceinline__ int first_line(const FusedProduct &q, const Work &work)
+{
+    return static_cast<int>(work.matrix * q.matrix_lines);
+}
+
+__device__ __forceinline__ int64_t first_col(const FusedProduct &q, const Work &work)
+{
+    return q.product.b.first_row(work.matrix);
+}
 
 /* What one consumer warpgroup computes and checks, without waiting for the other. */
 template <int BN_, bool SYMMETRIC = false> struct GroupTile {

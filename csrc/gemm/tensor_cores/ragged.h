@@ -1,0 +1,104 @@
+/* The product that `fused` computes for groups: C's columns are divided into groups of any sizes,
+ * ragged, and each has an A of its own (plan/fused_groups.h). All groups are split as one B. */
+#ifndef SGEMM_KERNELS_RAGGED_H
+#define SGEMM_KERNELS_RAGGED_H
+
+#include "../plan/fused_groups.h"
+#include "fused_slices.h"
+
+namespace {
+
+/* A warpgroup's part of a tile of a group. */
+template <int BN_> struct RaggedTile : GroupTile<BN_> {};
+
+template <int BN> constexpr bool begins_at_odd_columns<RaggedTile<BN>> = true;
+
+/* The group that a tile of C belongs to. */
+__device__ __forceinline__ unsigned group_of_tile(const GroupStarts &starts, unsigned tile)
+{
+    unsigned low = 0, high = static_cast<unsigned>(starts.count);
+    while (high - low > 1) {
+        const unsigned middle = (low + high) / 2;
+        const bool is_before = tile < static_cast<unsigned>(starts.tiles[middle]);
+        low = is_before ? low : middle;
+        high = is_before ? middle : high;
+    }
+    return low;
+}
+
+/* The product of one group, whose tiles, columns and results are counted from its own first. A
+ * tile has TILES numbers, one for each warpgroup. */
+template <int TILES>
+__device__ __forceinline__ Fp16Product product_of_group(const Fp16Product &all,
+                                                        const GroupStarts &starts, unsigned group)
+{
+    Fp16Product own = all;
+    const int64_t tile = int64_t{starts.tiles[group]} * TILES, col = starts.cols[group];
+    const Matrix &A = all.p.A;
+    own.p.A.data += starts.lines[group] * (A.col_stride == 1 ? A.row_stride : A.col_stride);
+    own.p.B.data += col * all.p.B.col_stride;
+    own.p.C.data += col * all.p.C.col_stride;
+    own.addend.data += col * all.addend.col_stride;
+    own.p.B.cols = own.p.C.cols = starts.cols[group + 1] - col;
+    own.b.largest += col;
+    own.b.scale += col;
+    own.failing += tile;
+    own.position += tile * max_failing;
+    return own;
+}
+
+struct RaggedWork;
+
+struct RaggedProduct : FusedProduct {
+    typedef RaggedWork Unit;
+    static constexpr bool sliced = false;
+    GroupStarts starts;
+};
+static_assert(sizeof(RaggedProduct) <= 4096, "it is a kernel's parameter");
+
+/* What a block computes without a pause: a tile of a group. */
+struct RaggedWork {
+    static constexpr unsigned matrix = 0, slice = 0;
+    static constexpr int begin = 0;
+    unsigned group, tile;
+    int end;
+
+    __device__ __forceinline__ RaggedWork(const RaggedProduct &q, unsigned number)
+        : group(group_of_tile(q.starts, number)),
+          tile(number - static_cast<unsigned>(q.starts.tiles[group])), end(q.product.b.chunks)
+    {}
+};
+
+__device__ __forceinline__ Fp16Product product_of(const RaggedProduct &q, const RaggedWork &work)
+{
+    return product_of_group<GroupTile<FUSED_WIDE>::stacked>(q.product, q.starts, work.group);
+}
+
+__device__ __forceinline__ int first_line(const RaggedProduct &q, const RaggedWork &work)
+{
+    return q.starts.lines[work.group];
+}
+
+__device__ __forceinline__ int64_t first_col(const RaggedProduct &q, const RaggedWork &work)
+{
+    return q.starts.cols[work.group];
+}
+
+/* What failed in the tiles of all groups. */
+struct RaggedRecomputed : Recomputed {
+    GroupStarts starts;
+
+    template <class T>
+    __device__ __forceinline__ Fp16Product product_of(FailedTile<T> &failed) const
+    {
+        constexpr unsigned tiles = T::stacked;
+        const unsigned group = group_of_tile(starts, failed.number / tiles);
+        failed.number -= tiles * static_cast<unsigned>(starts.tiles[group]);
+        failed.in_batch = failed.number;
+        return product_of_group<tiles>(product, starts, group);
+    }
+};
+
+} // namespace
+
+#endif

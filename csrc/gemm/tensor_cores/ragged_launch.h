@@ -1,0 +1,51 @@
+/* Launches the rung `fused` for groups. */
+#ifndef SGEMM_KERNELS_RAGGED_LAUNCH_H
+#define SGEMM_KERNELS_RAGGED_LAUNCH_H
+
+#include "fused_launch.h"
+#include "ragged.h"
+
+namespace {
+
+template <class T>
+Status launch_ragged_tile(const FusedGroups &groups, int multiprocessors, const Launch *where)
+{
+    typedef typename T::Group Group;
+    const GroupStarts &starts = groups.starts;
+    const int64_t tiles = starts.tiles[starts.count];
+    const auto multiply = [&](const Fp16Product &product, bool overlaps) {
+        RaggedProduct q = {};
+        q.product = product;
+        q.starts = starts;
+        q.slices = 1;
+        return launch_product<T>(&q, tiles, starts.lines[starts.count], overlaps,
+                                 static_cast<unsigned>(multiprocessors), where);
+    };
+    const auto recompute = [&](const Fp16Product &product) {
+        RaggedRecomputed failed = {{product, 0, 0}, starts};
+        return launch_recompute<Group, ELEMENT_FLOAT32>(&failed, where);
+    };
+    return launch_tiles_checked<Group>(&groups.whole, tiles * T::groups, where, multiply, recompute,
+                                       false);
+}
+
+template <template <bool> class Tiles>
+Status launch_ragged(const FusedGroups &groups, const Launch *where)
+{
+    int multiprocessors;
+    const Status status = multiprocessors_to_fill(where, &multiprocessors);
+    if (status.code != STATUS_OK) {
+        return status;
+    }
+    const auto launch = [&](auto tiles) {
+        typedef decltype(tiles) Two;
+        return (groups.width == FUSED_WIDE
+                    ? launch_ragged_tile<typename Two::Wide>
+                    : launch_ragged_tile<typename Two::Narrow>)(groups, multiprocessors, where);
+    };
+    return fused_is_mn_major(&groups.whole) ? launch(Tiles<true>()) : launch(Tiles<false>());
+}
+
+} // namespace
+
+#endif
