@@ -598,7 +598,7 @@ static Status launch_batch(const Sgemm *problems, int count, int listed, const L
 }
 
 /* Launches groups of different sizes at the begin of a list if that is estimated to be faster than
- * a launch of each on tensor cores, or than all together on CUDA cores. *belong: how many groups. */
+ * launching each on tensor cores, or all on CUDA cores. *belong: how many groups. */
 static Status launch_groups(const Sgemm *problems, int count, int listed, const Launch *where,
                             const PlanDevice &device, const TensorCores &cores, int *belong,
                             bool *launched)

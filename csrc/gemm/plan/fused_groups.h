@@ -26,7 +26,7 @@ typedef struct {
 /* The products, transposed if necessary: each has a matrix A of its own, and columns of one B and
  * of one C. */
 typedef struct {
-    Sgemm whole; /* its A is that of the first group, and B and C are those of all groups */
+    Sgemm whole; /* with the first group's A, and the B and C of all groups */
     bool transposed;
     int width; /* of a tile of C */
     double cycles;
