@@ -272,7 +272,7 @@ def test_a_block_that_ends_while_its_cluster_reads_its_memory_is_found():
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        (".cluster = 2", ".cluster = 16", "at most 8 blocks and 1024 threads per cluster"),
+        (".cluster = 2", ".cluster = 16", "at most 8 blocks and 3072 threads per cluster"),
         ("2 * tiles_of(", "1 + 2 * tiles_of(", "cannot be launched in clusters of 2"),
         (".dynamic_bytes", ".static_bytes = 64, .dynamic_bytes", "no arrays of shared memory"),
     ],

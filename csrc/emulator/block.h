@@ -7,8 +7,13 @@
 
 #pragma GCC visibility push(hidden)
 
-constexpr int max_threads = 1024; /* of a block, as on every GPU; here also of a cluster */
-constexpr int max_cluster = 8;    /* blocks per cluster that every GPU with clusters supports */
+constexpr int max_block_threads = 1024; /* as on every GPU */
+#ifdef SGEMM_SANITIZED
+constexpr int max_threads = max_block_threads; /* of a cluster: the order of every two is known */
+#else
+constexpr int max_threads = 3 * max_block_threads; /* of a cluster */
+#endif
+constexpr int max_cluster = 8; /* blocks per cluster that every GPU with clusters supports */
 constexpr int warp_size = 32;
 constexpr int warpgroup_size = 128;
 

@@ -79,7 +79,7 @@ struct FiberSanitizer {
 constexpr bool sanitizers_need_own_stack = true;
 
 /* Only their addresses matter. */
-static __thread char block_begin, block_end, known_at_fence[1024], comes_with_atomic[1024];
+static __thread char block_begin, block_end, known_at_fence[3 * 1024], comes_with_atomic[3 * 1024];
 
 extern __thread void *sanitizer_knows_nothing; /* a fiber that has observed nothing of any block */
 
@@ -89,7 +89,7 @@ extern __thread void *sanitizer_knows_nothing; /* a fiber that has observed noth
 struct KeptFibers {
     std::atomic_flag busy;
     int count;
-    void *fibers[2 * 1024]; /* two multiprocessors (grid.cpp), each with a block or a cluster */
+    void *fibers[2 * 3 * 1024]; /* two multiprocessors (grid.cpp), each with a block or a cluster */
 };
 extern KeptFibers sanitizer_kept;
 

@@ -57,19 +57,38 @@ size_t stack_stride()
     return stack_bytes + static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
-char *allocate_stacks(size_t stride)
+void free_stacks(Multiprocessor *self)
 {
-    void *const stacks = mmap(nullptr, stride * max_threads, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (stacks == MAP_FAILED) {
-        return nullptr;
+    if (self->stacks) {
+        munmap(self->stacks, self->stride * static_cast<size_t>(self->stack_count));
     }
+    self->stacks = nullptr;
+    self->stack_count = 0;
+}
+
+/* Gives the multiprocessor stacks for so many threads, or more. False if there is no memory. */
+bool take_stacks(Multiprocessor *self, int threads)
+{
+    if (threads <= self->stack_count) {
+        return true;
+    }
+    free_stacks(self);
+    const int count = threads <= max_block_threads ? max_block_threads : max_threads;
+    self->stride = stack_stride();
+    void *const stacks =
+        mmap(nullptr, self->stride * static_cast<size_t>(count), PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (stacks == MAP_FAILED) {
+        return false;
+    }
+    self->stacks = static_cast<char *>(stacks);
+    self->stack_count = count;
 #if defined(SGEMM_CHECKED) || defined(SGEMM_SANITIZED)
-    for (int index = 0; index < max_threads; ++index) {
-        mprotect(static_cast<char *>(stacks) + index * stride, stride - stack_bytes, PROT_NONE);
+    for (int index = 0; index < count; ++index) {
+        mprotect(self->stacks + index * self->stride, self->stride - stack_bytes, PROT_NONE);
     }
 #endif
-    return static_cast<char *>(stacks);
+    return true;
 }
 
 /* Takes a kept multiprocessor, or makes a new one. Returns nullptr if there is no memory. */
@@ -80,16 +99,7 @@ Multiprocessor *take_multiprocessor()
             return self;
         }
     }
-    Multiprocessor *const self = static_cast<Multiprocessor *>(calloc(1, sizeof *self));
-    if (self) {
-        self->stride = stack_stride();
-        self->stacks = allocate_stacks(self->stride);
-        if (!self->stacks) {
-            free(self);
-            return nullptr;
-        }
-    }
-    return self;
+    return static_cast<Multiprocessor *>(calloc(1, sizeof(Multiprocessor)));
 }
 
 void free_shared_memory(Multiprocessor *self)
@@ -104,7 +114,7 @@ void free_shared_memory(Multiprocessor *self)
 void free_multiprocessor(Multiprocessor *self)
 {
     free_shared_memory(self);
-    munmap(self->stacks, self->stride * max_threads);
+    free_stacks(self);
     free(self);
 }
 
@@ -345,8 +355,11 @@ void run_clusters(Multiprocessor *self)
 void run_share(Grid *grid)
 {
     Multiprocessor *const self = take_multiprocessor();
-    if (!self) {
+    if (!self || !take_stacks(self, grid->thread_count)) {
         fail_without_memory(grid);
+        if (self) {
+            free_multiprocessor(self);
+        }
         return;
     }
     self->grid = grid;
@@ -529,10 +542,10 @@ Status run_grid(const AnyKernel &kernel, int64_t blocks, dim3 threads, size_t sh
                 int cluster, int multiprocessors, const Interrupt *interrupt, int64_t matrices)
 {
     const uint64_t block_threads = uint64_t{threads.x} * threads.y * threads.z;
-    if (block_threads < 1 || block_threads > max_threads) {
+    if (block_threads < 1 || block_threads > max_block_threads) {
         return status_error(STATUS_DEVICE,
                             "a block of %u x %u threads cannot be launched: use 1 to %d threads",
-                            threads.x, threads.y, max_threads);
+                            threads.x, threads.y, max_block_threads);
     }
     cluster = std::max(cluster, 1);
     if (cluster > 1) {

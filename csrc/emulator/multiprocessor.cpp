@@ -517,7 +517,8 @@ bool block_has_stack_at(const void *address)
 {
     const Multiprocessor *const self = multiprocessor;
     const auto byte = static_cast<const char *>(address);
-    return self && byte >= self->stacks && byte < self->stacks + self->stride * max_threads;
+    return self && byte >= self->stacks &&
+           byte < self->stacks + self->stride * static_cast<size_t>(self->stack_count);
 }
 
 const char *thread_name(int thread)

@@ -67,6 +67,7 @@ struct Multiprocessor {
     Grid *grid;
     char *stacks;
     size_t stride;
+    int stack_count;
     Fiber host; /* the OS thread itself */
     Fiber fibers[max_threads];
     int order[max_threads];       /* thread at each position */

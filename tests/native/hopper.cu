@@ -567,7 +567,7 @@ void check_refusals()
         const char *why;
     } cases[] = {
         {64, 8, 16, "a cluster of 16 blocks of 64 threads cannot be launched on the CPU device"},
-        {512, 4, 4, "1024 threads per cluster (a GPU takes as many threads in each block)"},
+        {512, 8, 8, "3072 threads per cluster (a GPU takes as many threads in each block)"},
         {48, 4, 2, "blocks of 48 threads cannot be launched on the CPU device: use a multiple"},
         {64, 7, 2, "7 blocks cannot be launched in clusters of 2: launch a multiple of"},
     };

@@ -79,38 +79,55 @@ uint16_t draw(Random &random, const Kind &kind, ElementType element)
     return static_cast<uint16_t>(sign | bits_of_float(magnitude) >> 16);
 }
 
-/* A matrix with NaN between its rows or columns, and around it. */
+/* Matrices with NaN between their rows or columns, and around them. */
 struct Operand {
     Matrix X;
     Shared<uint16_t> memory;
 
     static constexpr int guard = 64;
 
-    Operand(Random &random, const Kind &kind, ElementType element, int rows, int cols)
-        : memory(static_cast<size_t>(2 * guard + (rows + 16) * (cols + 16)))
+    Operand(Random &random, const Kind &kind, ElementType element, int rows, int cols,
+            int count = 1)
+        : memory(static_cast<size_t>(2 * guard + count * size_of_each(rows, cols)))
     {
         const bool by_columns = random() % 2;
         const int length = by_columns ? rows : cols;
         const int64_t pitch =
             random() % 2 ? (length + 7) / 8 * 8 : length + static_cast<int>(random() % 6);
         const int skew = random() % 4 ? 0 : static_cast<int>(random() % 8);
-        for (int i = 0; i < 2 * guard + (rows + 16) * (cols + 16); ++i) {
+        const int apart = size_of_each(rows, cols) - (random() % 4 ? 0 : 1);
+        for (int i = 0; i < 2 * guard + count * size_of_each(rows, cols); ++i) {
             memory[i] = 0x7fff;
         }
-        X = {reinterpret_cast<float *>(memory + guard + skew), rows, cols, by_columns ? 1 : pitch,
-             by_columns ? pitch : 1};
-        for (int row = 0; row < rows; ++row) {
-            for (int col = 0; col < cols; ++col) {
-                *element_16bit(X, row, col) = draw(random, kind, element);
+        X = {reinterpret_cast<float *>(memory + guard + skew),
+             rows,
+             cols,
+             by_columns ? 1 : pitch,
+             by_columns ? pitch : 1,
+             count > 1 && random() % 3 ? apart : 0};
+        for (int matrix = 0; matrix < (X.batch_stride == 0 ? 1 : count); ++matrix) {
+            for (int i = 0; i < rows * cols; ++i) {
+                *element_16bit(X, i / cols, i % cols, static_cast<unsigned>(matrix)) =
+                    draw(random, kind, element);
             }
         }
+    }
+    static int size_of_each(int rows, int cols)
+    {
+        return ((rows + 16) * (cols + 16) + 7) / 8 * 8;
     }
 };
 
 constexpr int chunk_depth = chunk_stages * stage_depth;
 
+/* Where a result is. */
+struct Place {
+    unsigned matrix; // of the batch
+    int row, col;
+};
+
 /* The sum of a row of A and a column of B over some steps of K. */
-float sum_of_steps(const Operand &A, const Operand &B, bool is_bf16, int row, int col, int first,
+float sum_of_steps(const Operand &A, const Operand &B, bool is_bf16, const Place &at, int first,
                    int end)
 {
     float sum = 0;
@@ -119,8 +136,8 @@ float sum_of_steps(const Operand &A, const Operand &B, bool is_bf16, int row, in
         for (int k = begin; k < begin + chunk_depth && k < end; k += 16) {
             uint16_t a[16] = {}, b[16] = {};
             for (int i = 0; i < 16 && k + i < end; ++i) {
-                a[i] = *element_16bit(A.X, row, k + i);
-                b[i] = *element_16bit(B.X, k + i, col);
+                a[i] = *element_16bit(A.X, at.row, k + i, at.matrix);
+                b[i] = *element_16bit(B.X, k + i, at.col, at.matrix);
             }
             part = sum_of(a, b, part, is_bf16);
         }
@@ -129,35 +146,67 @@ float sum_of_steps(const Operand &A, const Operand &B, bool is_bf16, int row, in
     return sum;
 }
 
-float expected_sum(const Operand &A, const Operand &B, bool is_bf16, int row, int col, int slices)
+float expected_sum(const Operand &A, const Operand &B, bool is_bf16, const Place &at, int slices)
 {
     const int depth = static_cast<int>(A.X.cols), chunks = (depth + chunk_depth - 1) / chunk_depth;
     float sum = 0;
     for (int slice = 0; slice < slices; ++slice) {
         const int end = chunks * (slice + 1) / slices * chunk_depth;
-        sum += sum_of_steps(A, B, is_bf16, row, col, chunks * slice / slices * chunk_depth,
+        sum += sum_of_steps(A, B, is_bf16, at, chunks * slice / slices * chunk_depth,
                             end < depth ? end : depth);
     }
     return sum;
 }
 
-/* A launcher of this library, or of a tile with so many slices of K. */
+/* A launcher of this library, or of a plan. */
 struct Way {
-    int tile, slices; // tile < 0: the launcher chooses both
+    bool is_chosen; // by the launcher
+    DirectPlan plan;
 };
+
+#define TILE(NAME, ROWS, COLS, ...) {ROWS, COLS},
+constexpr int tile_sizes[][2] = {DIRECT_TILES(TILE)};
+#undef TILE
+
+/* A plan that no planner would choose: any tile, so many slices of K, and any tiles in slices. */
+DirectPlan draw_plan(Random &random, const Sgemm &problem)
+{
+    const int tile = static_cast<int>(random() % (sizeof tile_sizes / sizeof *tile_sizes));
+    const int64_t works =
+        tiles_of(problem.C, tile_sizes[tile][0], tile_sizes[tile][1]) * problem.count;
+    const int slices = 1 + static_cast<int>(random() % DIRECT_MOST_SLICES);
+    const int64_t whole = slices == 1 ? works : static_cast<int64_t>(random() % (works + 1));
+    const int64_t most = works < 3 ? works : 3, left = works - whole;
+    return {tile, slices, left > most ? left : 1 + static_cast<int64_t>(random() % most) + left,
+            whole, 0};
+}
+
+/* Whether the plan divides K for this result. */
+bool is_sliced(const DirectPlan &plan, const Matrix &C, const Place &at)
+{
+    const int rows = tile_sizes[plan.tile][0], cols = tile_sizes[plan.tile][1];
+    const auto tiles = static_cast<unsigned>(tiles_of(C, rows, cols));
+    for (unsigned number = 0; number < tiles; ++number) {
+        const Origin tile = tile_in_bands(C, rows, cols, number);
+        if (tile.row == at.row / rows * rows && tile.col == at.col / cols * cols) {
+            return at.matrix * tiles + number >= plan.whole;
+        }
+    }
+    give_up("no tile has the result");
+    return false;
+}
 
 Status launch_by(const Way &way, const Sgemm &problem, const Launch *where)
 {
-    if (way.tile < 0) {
+    if (way.is_chosen) {
 #ifdef __CUDACC__
         return launch_direct_cuda(&problem, where);
 #else
         return variant_direct.launch[DEVICE_CPU](&problem, where);
 #endif
     }
-    constexpr int multiprocessors = 3; // so that a block computes several tiles
     const auto launch = [&](const Sgemm *loadable) {
-        return launch_tiles_of[way.tile](loadable, where, way.slices, multiprocessors);
+        return launch_tiles_of[way.plan.tile](loadable, where, way.plan);
     };
     return problem.A.cols == 0 ? launch(&problem) : with_both_loadable(&problem, where, launch);
 }
@@ -175,27 +224,50 @@ void wait_for(Status status)
 }
 
 /* Computes the product and waits for it. */
-void launch(const Way &way, const Sgemm &problem, ElementType element)
+void launch(const Way &way, const Sgemm &problem, ElementType element,
+            const Addend *addend = nullptr)
 {
     Launch where = {};
     where.elements[0] = where.elements[1] = element;
+    where.addend = addend;
     wait_for(launch_by(way, problem, &where));
 }
 
-/* The slices that the launcher chooses. */
-int chosen_slices(const Sgemm &problem)
+/* What the launcher chooses. */
+DirectPlan chosen_plan(const Sgemm &problem)
 {
     const Launch where = {};
     int multiprocessors;
     if (multiprocessors_to_fill(&where, &multiprocessors).code != STATUS_OK) {
         give_up("the number of multiprocessors is unknown");
     }
-    return plan_direct(&problem, multiprocessors).slices;
+    return plan_direct(&problem, multiprocessors);
 }
 
 bool same_bits(float x, float y)
 {
     return bits_of_float(x) == bits_of_float(y) || (isnan(x) && isnan(y));
+}
+
+/* Matrices of small integers. */
+struct FloatMatrices {
+    Shared<float> memory;
+    Matrix X;
+
+    FloatMatrices(Random &random, int count, int rows, int cols)
+        : memory(static_cast<size_t>(count * (rows * (cols + 2) + 2)))
+    {
+        const int64_t pitch = cols + static_cast<int>(random() % 3);
+        X = {memory + 0, rows, cols, pitch, 1, rows * pitch + static_cast<int>(random() % 3)};
+        for (int i = 0; i < count * (rows * (cols + 2) + 2); ++i) {
+            memory[i] = static_cast<float>(random() % 17) - 8.0f;
+        }
+    }
+};
+
+int64_t place_of(const Matrix &X, const Place &at)
+{
+    return at.matrix * X.batch_stride + at.row * X.row_stride + at.col * X.col_stride;
 }
 
 bool passes(Random &random, const Kind &kind, ElementType element, bool large)
@@ -205,37 +277,53 @@ bool passes(Random &random, const Kind &kind, ElementType element, bool large)
         return random() % 2 ? (found + 7) / 8 * 8 : found;
     };
     const int M = size(large ? 300 : 40), N = size(large ? 420 : 40),
-              K = random() % 20 ? size(large ? 300 : 600) : 0;
-    const Operand A(random, kind, element, M, K), B(random, kind, element, K, N);
+              K = random() % 20 ? size(large          ? 300
+                                       : random() % 4 ? 600
+                                                      : 1500)
+                                : 0;
+    const int count = random() % 3 ? 1 : 2 + static_cast<int>(random() % 2);
+    const Operand A(random, kind, element, M, K, count), B(random, kind, element, K, N, count);
     const float alpha = random() % 2 ? 1.0f : -2.0f, beta = random() % 2 ? 0.0f : 0.5f;
-    const int pitch = N + static_cast<int>(random() % 3);
-    const Shared<float> C(static_cast<size_t>(M * pitch));
-    std::vector<float> old(static_cast<size_t>(M * pitch));
-    for (int i = 0; i < M * pitch; ++i) {
-        C[i] = old[static_cast<size_t>(i)] =
-            beta == 0.0f ? NAN : static_cast<float>(random() % 17) - 8.0f;
+    FloatMatrices C(random, count, M, N), added(random, count, M, N);
+    if (random() % 2) { // a bias
+        added.X.row_stride = 0;
+    } else if (random() % 2) { // the same for all matrices, column-major
+        added.X = {added.X.data, M, N, 1, M, 0};
     }
-    const Sgemm problem = {A.X, B.X, {C, M, N, pitch, 1}, alpha, beta};
-    constexpr int tiles = sizeof launch_tiles_of / sizeof *launch_tiles_of;
-    Way way = {static_cast<int>(random() % (tiles + 1)) - 1, 1};
-    way.slices =
-        way.tile < 0 ? chosen_slices(problem) : 1 + static_cast<int>(random() % DIRECT_MOST_SLICES);
-    launch(way, problem, element);
+    const Addend addend = {added.X, 0, nullptr, nullptr};
+    const bool in_place = random() % 2;
+    std::vector<float> old(C.memory + 0, C.memory + count * (M * (N + 2) + 2));
+    for (int i = 0; i < static_cast<int>(old.size()) && beta == 0.0f; ++i) {
+        C.memory[i] = NAN;
+        old[static_cast<size_t>(i)] = NAN;
+    }
+    const Sgemm problem = {A.X, B.X, C.X, alpha, beta, count};
+    const bool is_chosen = random() % 4 == 0;
+    const Way way = {is_chosen, is_chosen ? chosen_plan(problem) : draw_plan(random, problem)};
+    launch(way, problem, element, in_place ? nullptr : &addend);
+    std::vector<float> wanted = old;
     const int step = large ? 7 : 1; // of the results that are compared
-    for (int i = 0; i < M * pitch; i += step) {
-        const int row = i / pitch, col = i % pitch;
-        const float before = old[static_cast<size_t>(i)];
-        float wanted = before;
-        if (col < N) {
-            const float product =
-                alpha * expected_sum(A, B, element == ELEMENT_BFLOAT16, row, col, way.slices);
-            wanted = beta == 0.0f ? product : fmaf(beta, before, product);
+    for (int i = 0; i < count * M * N; ++i) {
+        const Place at = {static_cast<unsigned>(i / (M * N)), i / N % M, i % N};
+        const int64_t place = place_of(C.X, at);
+        float &here = wanted[static_cast<size_t>(place)];
+        if (i % step != 0) {
+            here = C.memory[place];
+            continue;
         }
-        if (!same_bits(C[i], wanted)) {
-            printf(
-                "sixteen_bit: %s %s: %d x %d x %d, tile %d, %d slices: C(%d, %d) is %a, not %a\n",
-                element == ELEMENT_BFLOAT16 ? "bf16" : "fp16", kind.name, M, N, K, way.tile,
-                way.slices, row, col, static_cast<double>(C[i]), static_cast<double>(wanted));
+        const int slices = is_sliced(way.plan, C.X, at) ? way.plan.slices : 1;
+        const float product = alpha * expected_sum(A, B, element == ELEMENT_BFLOAT16, at, slices);
+        const float before = in_place ? here : added.X.data[place_of(added.X, at)];
+        here = beta == 0.0f ? product : fmaf(beta, before, product);
+    }
+    for (int i = 0; i < static_cast<int>(old.size()); ++i) {
+        if (!same_bits(C.memory[i], wanted[static_cast<size_t>(i)])) {
+            printf("sixteen_bit: %s %s: %d of %d x %d x %d, tile %d, %d slices after %d tiles: "
+                   "number %d is %a, not %a\n",
+                   element == ELEMENT_BFLOAT16 ? "bf16" : "fp16", kind.name, count, M, N, K,
+                   way.plan.tile, way.plan.slices, static_cast<int>(way.plan.whole), i,
+                   static_cast<double>(C.memory[i]),
+                   static_cast<double>(wanted[static_cast<size_t>(i)]));
             return false;
         }
     }
@@ -329,7 +417,7 @@ bool loses_what_is_proved(ElementType element)
                            {C, 1, 1, 1, 1},
                            1.0f,
                            0.0f};
-    launch({-1, 1}, problem, element);
+    launch({true, {}}, problem, element);
     const double lost = exact - static_cast<double>(*C), cut = is_bf16 ? 0x1p-151 : 0x1p-39;
     const double most = 16 * cut * value_of(largest);
     if (lost > most || lost < most * 14 / 16) {

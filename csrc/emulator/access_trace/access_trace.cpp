@@ -480,7 +480,7 @@ void traced_tensor_multiply_adds(int number)
 }
 
 /* Counts chunk by chunk. Chunks outside the tensor are only written, as zeros. */
-void traced_tile(void *to, const TensorMap *map, uint64_t *, int x, int y, int)
+void traced_tile(void *to, const TensorMap *map, uint64_t *, int x, int y, int z, int)
 {
     const void *const here = __builtin_return_address(0);
     const int in_row = bytes_of_row(map) / chunk_bytes;
@@ -491,6 +491,7 @@ void traced_tile(void *to, const TensorMap *map, uint64_t *, int x, int y, int)
         if (row < static_cast<int64_t>(map->outer) && col < static_cast<int64_t>(map->inner)) {
             const char *const from = static_cast<const char *>(map->data) +
                                      row * static_cast<int64_t>(map->pitch) +
+                                     (z < 0 ? 0 : z * static_cast<int64_t>(map->matrix_pitch)) +
                                      col * map->element_bytes;
             note_of_lane(chunk % WARP, from, chunk_bytes, false, here);
         }

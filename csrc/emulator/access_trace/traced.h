@@ -53,10 +53,10 @@ void traced_tensor_multiply_adds(int number);
 /* Data that the hardware moves is counted in 16-byte chunks, 32 per request, as if the threads of a
  * warp accessed it. This applies to a TMA tile, which one thread requests, and to a thread's share
  * of the operands that wgmma reads there (`a` is NULL if A is in registers). */
-void traced_tile(void *to, const TensorMap *map, uint64_t *barrier, int x, int y, int line);
+void traced_tile(void *to, const TensorMap *map, uint64_t *barrier, int x, int y, int z, int line);
 void traced_wgmma(int n, const void *a, const void *b, int swizzle);
-#define grid_copy_tile(to, map, barrier, x, y, line)                                               \
-    (traced_tile(to, map, barrier, x, y, line), grid_copy_tile(to, map, barrier, x, y, line))
+#define grid_copy_tile(to, map, ...)                                                               \
+    (traced_tile(to, map, __VA_ARGS__), grid_copy_tile(to, map, __VA_ARGS__))
 #define grid_wgmma(d, n, a, b, swizzle, ...)                                                       \
     (traced_wgmma(n, a, b, swizzle), grid_wgmma(d, n, a, b, swizzle, __VA_ARGS__))
 #define grid_wgmma_registers(d, n, a, b, swizzle, ...)                                             \

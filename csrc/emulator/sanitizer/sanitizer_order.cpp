@@ -137,7 +137,7 @@ void grid_copy_arrive(uint64_t *barrier, int line)
 
 /* Declared in traced.h. A TMA copy, chunk by chunk. No thread may touch its target before
  * the barrier's phase completes. */
-void traced_tile(void *to, const TensorMap *map, uint64_t *barrier, int, int, int line)
+void traced_tile(void *to, const TensorMap *map, uint64_t *barrier, int, int, int, int line)
 {
     constexpr int chunk_bytes = 16;
     const auto first = reinterpret_cast<uintptr_t>(to);

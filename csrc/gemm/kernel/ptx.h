@@ -285,6 +285,8 @@ struct TiledMatrix {
     int element_bytes;          /* 2 (float16) or 4 (float32) */
     int tile_inner, tile_outer; /* elements per row of a tile; number of rows */
     bool swizzled;              /* the rows of a tile have swizzle_bytes */
+    /* For tma_load_3d: so many matrices, which begin matrix_pitch bytes apart, a multiple of 16. */
+    uint64_t matrices = 0, matrix_pitch = 0;
 };
 
 #if defined(__CUDACC_RTC__)
@@ -320,16 +322,18 @@ static inline CUresult encode_tensor_map_by_driver(TensorMap *map, const TiledMa
     if (!encode) {
         return CUDA_ERROR_NOT_FOUND;
     }
-    const cuuint64_t sizes[] = {X.inner, X.outer}, pitches[] = {X.pitch};
+    const cuuint64_t sizes[] = {X.inner, X.outer, X.matrices},
+                     pitches[] = {X.pitch, X.matrix_pitch};
     const cuuint32_t tile[] = {static_cast<cuuint32_t>(X.tile_inner),
-                               static_cast<cuuint32_t>(X.tile_outer)};
-    const cuuint32_t steps[] = {1, 1};
-    return encode(
-        map,
-        X.element_bytes == 2 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2,
-        const_cast<void *>(X.data), sizes, pitches, tile, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-        X.swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
-        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                               static_cast<cuuint32_t>(X.tile_outer), 1};
+    const cuuint32_t steps[] = {1, 1, 1};
+    return encode(map,
+                  X.element_bytes == 2 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                       : CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+                  X.matrices == 0 ? 2 : 3, const_cast<void *>(X.data), sizes, pitches, tile, steps,
+                  CU_TENSOR_MAP_INTERLEAVE_NONE,
+                  X.swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 #endif
 
@@ -351,8 +355,9 @@ static inline Status encode_tensor_map(TensorMap *map, const TiledMatrix &X)
                               "cuTensorMapEncodeTiled refused a matrix: error %d of the driver",
                               static_cast<int>(result));
 #else
-    *map = {X.data,          X.inner,      X.outer,      X.pitch,
-            X.element_bytes, X.tile_inner, X.tile_outer, X.swizzled ? swizzle_bytes : 0};
+    *map = {X.data,          X.inner,       X.outer,      X.pitch,
+            X.element_bytes, X.tile_inner,  X.tile_outer, X.swizzled ? swizzle_bytes : 0,
+            X.matrices,      X.matrix_pitch};
     return status_ok();
 #endif
 }
@@ -380,7 +385,32 @@ static __device__ __forceinline__ void tma_load_2d(void *to, const TensorMap &ma
                  "l"(&map), "r"(inner), "r"(outer), "r"(smem_address(barrier))
                  : "memory");
 #elif !defined(__CUDACC__)
-    grid_copy_tile(to, &map, barrier, inner, outer, line);
+    grid_copy_tile(to, &map, barrier, inner, outer, -1, line);
+#endif
+}
+
+/* The same for a tile of matrix number `matrix` of TiledMatrix::matrices. */
+static __device__ __forceinline__ void tma_load_3d(void *to, const TensorMap &map, int inner,
+                                                   int outer, int matrix, Mbarrier *barrier,
+                                                   int line = __builtin_LINE())
+{
+#ifdef SGEMM_SM90
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(smem_address(to)),
+                 "l"(&map), "r"(inner), "r"(outer), "r"(matrix), "r"(smem_address(barrier))
+                 : "memory");
+#elif !defined(__CUDACC__)
+    grid_copy_tile(to, &map, barrier, inner, outer, matrix, line);
+#endif
+}
+
+/* Fetches the map before the first load needs it. */
+static __device__ __forceinline__ void tma_prefetch(const TensorMap &map)
+{
+#ifdef SGEMM_SM90
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+#else
+    (void)map;
 #endif
 }
 

@@ -72,14 +72,15 @@ static const double fused_memory = 1585;        /* bytes per cycle of memory */
 static const double fused_copy = 6000;          /* cycles to copy A, */
 static const double fused_copying = 1500;       /* and bytes per cycle that the copy moves */
 
-/* direct's tiles: rows, columns, stages, blocks on a multiprocessor, and the cycles of a stage of
- * 64 steps of K. Fitted by hand to 12 products on an H200. */
+/* direct's tiles: rows, columns, stages, and blocks on a multiprocessor. Then the cycles of a stage
+ * of 64 steps of K: while other multiprocessors are idle, and what each block adds when all are
+ * busy (direct_stage). Fitted by hand to 23 products on an H200. */
 #define DIRECT_TILES(TILE)                                                                         \
-    TILE(Square, 128, 128, 6, 1, 780)                                                              \
-    TILE(Low, 64, 128, 4, 2, 480)                                                                  \
-    TILE(Wide, 128, 192, 5, 1, 1015)
-static const double direct_work = 2000;   /* cycles of a block for each tile */
-static const double direct_adding = 6000; /* and to add two slices of K in a cluster */
+    TILE(Square, 128, 128, 6, 1, 610, 660)                                                         \
+    TILE(Low, 64, 128, 4, 2, 480, 485)                                                             \
+    TILE(Wide, 128, 192, 5, 1, 785, 900)
+static const double direct_work = 700;    /* cycles of a block for each tile, */
+static const double direct_adding = 4000; /* and to add slices of K in a cluster */
 
 /* The host's cycles for a launch: 3.5 microseconds at 1.8 GHz. */
 static const double launch_cycles = 6500;

@@ -2,47 +2,91 @@
 #ifndef SGEMM_DIRECT_PLAN_H
 #define SGEMM_DIRECT_PLAN_H
 
+#include <math.h>
 #include <stddef.h>
 
 #include "../../base/sgemm.h"
 #include "constants.h"
 
+/* A block computes tiles of C, every `blocks`-th of the first `whole` ones. Then each cluster of
+ * `slices` blocks computes one more tile, of which each block has a slice of K. */
 typedef struct {
-    int tile;   /* of DIRECT_TILES */
-    int slices; /* of K, each by a block of a cluster */
+    int tile;         /* of DIRECT_TILES */
+    int slices;       /* of K, each by a block of a cluster; 1: all tiles are whole */
+    int64_t clusters; /* at least as many as tiles that are not whole */
+    int64_t whole;    /* tiles of the batch */
     double cycles;
 } DirectPlan;
 
+typedef struct {
+    int rows, cols, resident; /* blocks on a multiprocessor */
+    double alone, crowded;    /* cycles of a stage of 64 steps of K */
+} DirectTileCost;
+
 enum {
-    DIRECT_MOST_SLICES = 2,     /* more take longer to be launched and added */
-    DIRECT_SHORTEST_SLICE = 512 /* steps of K */
+    DIRECT_MOST_SLICES = 8,   /* blocks of a cluster that every GPU takes */
+    DIRECT_GPCS = 8,          /* groups of multiprocessors; a cluster is in one of them */
+    DIRECT_CHUNK = 128,       /* steps of K; slices consist of whole chunks */
+    DIRECT_SHORTEST_SLICE = 2 /* in chunks */
 };
+
+/* How many clusters run at the same time. */
+static inline int64_t direct_clusters(int slices, int resident, int multiprocessors)
+{
+    return slices == 1 ? (int64_t)multiprocessors * resident
+                       : (int64_t)DIRECT_GPCS * (multiprocessors / DIRECT_GPCS * resident / slices);
+}
+
+/* Cycles in which so many blocks compute a tile each, at the same time. A stage takes as long as in
+ * one block, or as long as all need for what they share, whichever is longer, and a little more
+ * where both are similar. */
+static inline double direct_round(const DirectTileCost *tile, int64_t blocks, double stages,
+                                  int multiprocessors)
+{
+    const double shared = tile->crowded * (double)blocks / multiprocessors;
+    return direct_work + stages * pow(pow(tile->alone, 4) + pow(shared, 4), 0.25);
+}
+
+/* Sets the plan's clusters, whole tiles and cycles for its tile and slices. False if too many
+ * tiles would be left for the clusters. */
+static inline bool direct_divide(const Sgemm *p, const DirectTileCost *tile, int multiprocessors,
+                                 DirectPlan *plan)
+{
+    const int64_t works =
+        ceil_div(p->C.rows, tile->rows) * ceil_div(p->C.cols, tile->cols) * p->count;
+    const int64_t clusters = direct_clusters(plan->slices, tile->resident, multiprocessors);
+    const int64_t blocks = clusters * plan->slices, rounds = clusters > 0 ? works / blocks : 0;
+    const int64_t left = works - rounds * blocks;
+    const double stages = (double)ceil_div(p->A.cols, 64);
+    plan->cycles = (double)rounds * direct_round(tile, blocks, stages, multiprocessors);
+    if (plan->slices == 1) {
+        plan->clusters = works < clusters ? works : clusters;
+        plan->whole = works;
+        plan->cycles += left > 0 ? direct_round(tile, left, stages, multiprocessors) : 0;
+        return true;
+    }
+    plan->clusters = rounds > 0 ? clusters : left;
+    plan->whole = rounds * blocks;
+    plan->cycles += direct_adding +
+                    direct_round(tile, left * plan->slices, stages / plan->slices, multiprocessors);
+    return left > 0 && left <= clusters;
+}
 
 static inline DirectPlan plan_direct(const Sgemm *p, int multiprocessors)
 {
-#define TILE(NAME, ROWS, COLS, STAGES, RESIDENT, STAGE) {ROWS, COLS, STAGE},
-    static const struct {
-        int rows, cols;
-        double stage;
-    } tiles[] = {DIRECT_TILES(TILE)};
+#define TILE(NAME, ROWS, COLS, STAGES, RESIDENT, ALONE, CROWDED)                                   \
+    {ROWS, COLS, RESIDENT, ALONE, CROWDED},
+    static const DirectTileCost tiles[] = {DIRECT_TILES(TILE)};
 #undef TILE
-    DirectPlan best = {0, 1, 0};
+    const int64_t by_depth = ceil_div(p->A.cols, DIRECT_CHUNK) / DIRECT_SHORTEST_SLICE;
+    DirectPlan best = {0, 1, 0, 0, 0};
     for (size_t i = 0; i < sizeof tiles / sizeof *tiles; ++i) {
-        const int64_t works =
-            ceil_div(p->C.rows, tiles[i].rows) * ceil_div(p->C.cols, tiles[i].cols);
-        for (int slices = 1; slices <= DIRECT_MOST_SLICES; ++slices) {
-            if (slices > 1 &&
-                (multiprocessors < slices || p->A.cols < (int64_t)slices * DIRECT_SHORTEST_SLICE)) {
-                break;
-            }
-            const double stages = (double)ceil_div(p->A.cols, (int64_t)slices * 64);
-            const double of_work =
-                direct_work + tiles[i].stage * stages + (slices > 1 ? direct_adding : 0);
-            const double cycles = (double)ceil_div(works, multiprocessors / slices) * of_work;
-            if (best.cycles == 0 || cycles < best.cycles) {
-                best.tile = (int)i;
-                best.slices = slices;
-                best.cycles = cycles;
+        for (int slices = 1; slices == 1 || (slices <= DIRECT_MOST_SLICES && slices <= by_depth);
+             ++slices) {
+            DirectPlan plan = {(int)i, slices, 0, 0, 0};
+            if (direct_divide(p, &tiles[i], multiprocessors, &plan) &&
+                (best.clusters == 0 || plan.cycles < best.cycles)) {
+                best = plan;
             }
         }
     }

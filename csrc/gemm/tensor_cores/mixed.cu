@@ -327,7 +327,7 @@ template <ElementType ELEMENT> Status launch_16bit_a(const Sgemm *problem, const
     }
     return problem->A.cols == 0 || tma_can_load_16bit(&problem->A)
                ? multiply(problem->A)
-               : with_rows_copied_16bit(problem->A, where, multiply);
+               : with_rows_copied_16bit(problem->A, 1, where, multiply);
 }
 
 } // namespace

@@ -9,7 +9,8 @@ namespace {
 
 /* The first row and column of a tile of C. Tiles are numbered column by column in bands of eight
  * tile rows, so that those in flight together share rows of A and columns of B in the L2 cache. */
-__device__ __forceinline__ Origin tile_in_bands(const Matrix &C, int BM, int BN, unsigned number)
+__host__ __device__ __forceinline__ Origin tile_in_bands(const Matrix &C, int BM, int BN,
+                                                         unsigned number)
 {
     const unsigned down = static_cast<unsigned>((C.rows + BM - 1) / BM);
     const unsigned across = static_cast<unsigned>((C.cols + BN - 1) / BN);
