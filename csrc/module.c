@@ -226,6 +226,54 @@ static PyObject *run(PyObject *module, PyObject *const *args, Py_ssize_t count, 
 }
 
 PyDoc_STRVAR(
+    gram_doc,
+    "gram(variant, A, *, C=None, alpha=1.0, beta=0.0, out=None, device=None, stream=None)\n"
+    "--\n"
+    "\n"
+    "Compute alpha * A @ A.mT + beta * C with one kernel variant: inner products of all rows of "
+    "A.\n"
+    "\n"
+    "This is run(variant, A, A.mT, ...), also for arrays whose transpose would be a copy. For the\n"
+    "columns of X, pass X.mT.\n"
+    "\n"
+    "Parameters\n"
+    "----------\n"
+    "variant : str\n"
+    "    A name from variants(). 'auto' and 'simt' compute half of the results, and store each\n"
+    "    twice: without C the result is exactly symmetric, whatever the shape. With a symmetric C\n"
+    "    it is, too.\n"
+    "A : array of float32, float16 or bfloat16, shape (..., M, K)\n"
+    "    The leading dimensions are a batch.\n"
+    "C, alpha, beta, out, device, stream\n"
+    "    As for run(). With device 'cuda:all', and if the memory of a GPU is short, all results "
+    "are\n"
+    "    computed, and the result need not be exactly symmetric.\n"
+    "\n"
+    "Returns\n"
+    "-------\n"
+    "array of float32, shape (..., M, M)\n"
+    "    As for run(), with the same error bound.\n"
+    "\n"
+    "Raises\n"
+    "------\n"
+    "ValueError\n"
+    "    A has fewer than two dimensions, or an error of run().");
+
+static PyObject *gram(PyObject *module, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"variant", "A", "C", "alpha", "beta", "out", "device", "stream", NULL};
+    PyObject *name;
+    RunArguments a = {
+        .C = Py_None, .out = Py_None, .device = Py_None, .stream = Py_None, .is_gram = true};
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO|$OOOOOO:gram", names, &name, &a.A, &a.C,
+                                     &a.alpha, &a.beta, &a.out, &a.device, &a.stream)) {
+        return NULL;
+    }
+    a.B = a.A;
+    return multiply(module, name, &a, catalog_find);
+}
+
+PyDoc_STRVAR(
     run_measured_doc,
     "The same as run, and also accepts 'cublas-tf32', the reference in reduced precision, and\n"
     "'mma_step' (csrc/gemm/mma_step.cu). The error bound of run does not apply to these.");
@@ -275,6 +323,7 @@ static PyMethodDef methods[] = {
     {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL | METH_KEYWORDS, run_doc},
     {"_run_measured", (PyCFunction)(void (*)(void))run_measured, METH_FASTCALL | METH_KEYWORDS,
      run_measured_doc},
+    {"gram", (PyCFunction)(void (*)(void))gram, METH_VARARGS | METH_KEYWORDS, gram_doc},
     {"run_many", (PyCFunction)(void (*)(void))run_many, METH_VARARGS | METH_KEYWORDS, run_many_doc},
     {"empty", result_empty, METH_O, empty_doc},
     {"prepare", (PyCFunction)(void (*)(void))prepare, METH_VARARGS | METH_KEYWORDS, prepare_doc},

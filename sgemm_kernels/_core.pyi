@@ -189,6 +189,42 @@ def run(
     stream: _Stream | None = None,
 ) -> _Out: ...
 @overload
+def gram(
+    variant: str,
+    A: _Operand,
+    *,
+    C: NDArray[np.float32] | None = None,
+    alpha: SupportsFloat = 1.0,
+    beta: SupportsFloat = 0.0,
+    out: NDArray[np.float32] | None = None,
+    device: str | None = None,
+    stream: None = None,
+) -> NDArray[np.float32]: ...
+@overload
+def gram(
+    variant: str,
+    A: _OnGpu,
+    *,
+    C: _OnGpu | None = None,
+    alpha: SupportsFloat = 1.0,
+    beta: SupportsFloat = 0.0,
+    out: None = None,
+    device: str | None = None,
+    stream: _Stream | None = None,
+) -> DeviceArray: ...
+@overload
+def gram(
+    variant: str,
+    A: _OnGpu,
+    *,
+    C: _OnGpu | None = None,
+    alpha: SupportsFloat = 1.0,
+    beta: SupportsFloat = 0.0,
+    out: _Out | None = None,
+    device: str | None = None,
+    stream: _Stream | None = None,
+) -> _Out: ...
+@overload
 def run_many(
     variant: str | _CustomKernel,
     As: Sequence[_Operand] | _Operand,

@@ -17,7 +17,8 @@ typedef struct {
     PyObject *capsule;          /* DLPack's capsule, until interop_release; NULL without one */
     View view;
     bool read_only;
-    bool ordered; /* the call's stream is the library's current one */
+    bool transposed; /* is to be transposed */
+    bool ordered;    /* the call's stream is the library's current one */
 } Imported;
 
 /* Whether the argument may be an array on a GPU: 1 or 0, or -1 with an exception set. */

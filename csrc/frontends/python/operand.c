@@ -196,6 +196,24 @@ static void refuse_leading(const View *A, const View *B)
     Py_XDECREF(shape_B);
 }
 
+bool operand_transpose(View *A)
+{
+    if (A->axes < 2) {
+        PyErr_Format(PyExc_ValueError,
+                     "A has %d dimension%s, but gram() takes matrices of shape (..., M, K): pass "
+                     "A.reshape(1, -1) for a row, or A.reshape(-1, 1) for a column",
+                     A->axes, A->axes == 1 ? "" : "s");
+        return false;
+    }
+    const int row = A->axes - 2, col = A->axes - 1;
+    const int64_t rows = A->shape[row], row_bytes = A->bytes[row];
+    A->shape[row] = A->shape[col];
+    A->bytes[row] = A->bytes[col];
+    A->shape[col] = rows;
+    A->bytes[col] = row_bytes;
+    return true;
+}
+
 bool operands_fit(const View *A, const View *B, Product *product, Batch *batch)
 {
     const View *const views[] = {A, B};

@@ -12,6 +12,9 @@ bool operand_array(PyObject *argument, const char *name, View *view);
 /* The same for an argument of run(): "A" and "B" may also be of float16 or bfloat16. */
 bool operand_of_run(PyObject *argument, const char *name, View *view);
 
+/* Swaps the last two axes. Sets ValueError and returns false if there are fewer: `A` of gram(). */
+bool operand_transpose(View *A);
+
 /* Stores A and B in the product, and the batch of their leading axes. Sets ValueError and returns
  * false if A @ B is not defined. */
 bool operands_fit(const View *A, const View *B, Product *product, Batch *batch);

@@ -114,7 +114,7 @@ bool run_take_operands(PyObject *module, const RunArguments *arguments, Product 
     View A, B, C;
     if (!interop_host_operand(module, arguments->A, "A", &A) ||
         !interop_host_operand(module, arguments->B, "B", &B) ||
-        !operands_fit(&A, &B, product, batch)) {
+        (arguments->is_gram && !operand_transpose(&B)) || !operands_fit(&A, &B, product, batch)) {
         return false;
     }
     if (arguments->C != Py_None &&
@@ -206,7 +206,7 @@ PyObject *run_product(PyObject *module, const RunArguments *given)
 {
     RunArguments replaced = *given;
     const RunArguments *const arguments = &replaced;
-    if (!prepared_replace(module, &replaced)) {
+    if (!given->is_gram && !prepared_replace(module, &replaced)) {
         return NULL;
     }
     if (prepared_is_far(arguments)) {

@@ -15,6 +15,7 @@ typedef struct {
     PyObject *A, *B, *C, *alpha, *beta, *out, *device, *stream;
     struct DeviceBuffer *pairs; /* of a prepared B: its fp16 pairs; NULL without any */
     bool is_prepared;
+    bool is_gram; /* multiplies A by its transpose; B is A */
 } RunArguments;
 
 /* Runs the call. A new reference to the result, or NULL with an exception set. */

@@ -96,6 +96,7 @@ bool run_import(PyObject *module, StreamScope *scope, Imported operands[OPERANDS
     Imported *const A = &operands[OF_A], *const B = &operands[OF_B], *const C = &operands[OF_C],
                     *const out = &operands[OF_OUT];
     if (!interop_import(A, scope, module) || !interop_import(B, scope, module) ||
+        (B->transposed && !operand_transpose(&B->view)) ||
         !operands_fit(&A->view, &B->view, product, batch)) {
         return false;
     }
@@ -216,10 +217,11 @@ static PyObject *multiply_imported(PyObject *module, StreamScope *scope,
 
 PyObject *run_on_gpu(PyObject *module, const RunArguments *arguments, Product *product)
 {
-    Imported operands[OPERANDS] = {[OF_A] = {.name = "A", .argument = arguments->A},
-                                   [OF_B] = {.name = "B", .argument = arguments->B},
-                                   [OF_C] = {.name = "C", .argument = arguments->C},
-                                   [OF_OUT] = {.name = "out", .argument = arguments->out}};
+    Imported operands[OPERANDS] = {
+        [OF_A] = {.name = "A", .argument = arguments->A},
+        [OF_B] = {.name = "B", .argument = arguments->B, .transposed = arguments->is_gram},
+        [OF_C] = {.name = "C", .argument = arguments->C},
+        [OF_OUT] = {.name = "out", .argument = arguments->out}};
     void *stream;
     int devices[MOST_GPUS];
     const int home = interop_stream(arguments->stream, &stream) ? run_locate(module, operands) : -1;
