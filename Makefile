@@ -95,7 +95,8 @@ thorough-fake: $(VENV)/installed $(VENV)/tools
 # PyTorch and JAX with the extension of this tree, on the CPU device.
 thorough-frameworks: $(VENV)/installed $(FRAMEWORKS)/installed
 	$(SET); PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)" $(FRAMEWORKS)/bin/python -m pytest \
-		tests/test_torch*.py tests/test_jax.py tests/test_tensors.py tests/test_hf_kernel.py
+		tests/test_torch*.py tests/test_jax.py tests/test_tensors.py tests/test_hf_kernel.py \
+		tests/test_gram.py
 
 # Other projects' tests under `sgemm-kernels preload`, on the CPU device. ALL=1 runs more of them.
 thorough-blas: $(VENV)/installed $(BLAS)/installed

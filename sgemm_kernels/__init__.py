@@ -9,9 +9,8 @@ np.float32(24.0)
 ``run`` computes ``alpha * A @ B + beta * C`` with the kernel that you name, on a GPU or on the CPU.
 ``variants`` lists the kernels, ``devices`` the devices, and ``build_info`` the build settings.
 ``memory`` reports the pinned memory that holds results, and ``empty`` allocates arrays in it.
-``run_many`` computes products of different shapes in one call. ``gram`` multiplies matrices by their
-own transposes: ``A @ A.T``, exactly symmetric. ``prepare`` prepares a matrix B for
-many products.
+``run_many`` computes products of different shapes in one call. ``gram`` multiplies matrices by
+their own transposes. ``prepare`` prepares a matrix B for many products.
 ``measure`` checks and times kernels, and ``judge`` compares two such runs. ``trace`` counts and
 draws a kernel's memory accesses, line by line; ``explain`` writes a page about its bottleneck.
 ``kernel`` compiles a custom kernel, which you can pass instead of a variant's name. ``learn`` shows

@@ -5,9 +5,10 @@
 >>> sgemm_kernels.jax.matmul(A, A.T).sum()
 Array(18., dtype=float32)
 
-``matmul`` works under ``jax.jit``, ``jax.grad``, ``jax.vmap`` and the other transformations, on
-NVIDIA GPUs and on JAX's CPU device. The first import compiles a small C handler with this machine's
-C++ compiler and the headers of the installed jaxlib. Later ones find it in the cache folder.
+``gram`` multiplies an array by its own transpose. Both work under ``jax.jit``, ``jax.grad``,
+``jax.vmap`` and the other transformations, on NVIDIA GPUs and on JAX's CPU device. The first import
+compiles a small C handler with this machine's C++ compiler and the headers of the installed jaxlib.
+Later ones find it in the cache folder.
 """
 
 import dataclasses
@@ -33,17 +34,14 @@ except ImportError as error:
         "NVIDIA GPU, pip install -U 'jax[cuda13]'"
     ) from error
 
-from . import _core, _cublas
-from ._catalog import variants
+from ._jax_checks import check_matrices, check_operand, check_shapes, check_variant
 from ._jax_handler import TARGET, register_at_import, registered
 
-__all__ = ["matmul"]
+__all__ = ["gram", "matmul"]
 
 _Shape: TypeAlias = Sequence[int]
 _Names: TypeAlias = tuple[Any, ...]
 _Spec: TypeAlias = tuple[Any, ...]
-
-_DTYPES = (jnp.float32, jnp.float16, jnp.bfloat16)
 
 
 def matmul(A: Any, B: Any, *, variant: str = "auto") -> jax.Array:
@@ -81,95 +79,47 @@ def matmul(A: Any, B: Any, *, variant: str = "auto") -> jax.Array:
         The product failed when it ran: the variant cannot run on that device, or the device is out
         of memory or failed.
     """
-    _check_variant(variant)
+    check_variant(variant)
     for name, operand in (("A", A), ("B", B)):
-        _check_operand(name, operand)
-    _check_shapes(A.shape, B.shape)
+        check_operand(name, operand)
+    check_shapes(A.shape, B.shape)
     registered()
     product: jax.Array = _multiply_now(A, B, variant=variant)
     return product
 
 
-def _check_variant(variant: object) -> None:
-    if not isinstance(variant, str):
-        raise TypeError(
-            f"variant must be a str, not {type(variant).__name__}: pass a name, such as 'auto'"
-        )
-    if variant not in _names():
-        raise ValueError(f"there is no variant {variant!r}: the variants are {', '.join(_names())}")
-    if variant == _core._REFERENCE:
-        _cublas.load()
+def gram(A: Any, *, variant: str = "auto") -> jax.Array:
+    """Compute ``A @ A.mT`` in single precision: the inner products of all rows of A.
 
+    JAX copies a transposed array, so `matmul` does not see that ``A.mT`` has the same elements.
+    With the variants 'auto' and 'simt', `gram` computes half of the results and stores each twice,
+    so that the result is exactly symmetric.
 
-@functools.cache
-def _names() -> list[str]:
-    return [each.name for each in variants()]
+    Parameters
+    ----------
+    A : array of float32, float16 or bfloat16, shape (..., M, K)
+        A JAX array, or a NumPy array. The dimensions before the last two are a batch of matrices.
+    variant : str
+        A name from `sgemm_kernels.variants`. Under ``jax.jit`` it must be static.
 
+    Returns
+    -------
+    jax.Array of float32, shape (..., M, M)
+        Within the error bound that `sgemm_kernels.run` states. If the matrices themselves are
+        divided over several devices, all results are computed, and they need not be exactly
+        symmetric.
 
-def _check_operand(name: str, operand: Any) -> None:
-    dtype, shape = getattr(operand, "dtype", None), getattr(operand, "shape", None)
-    if dtype is None or shape is None:
-        raise TypeError(
-            f"{name} must be an array, not {type(operand).__name__}: pass "
-            f"jax.numpy.asarray({name}, jax.numpy.float32)"
-        )
-    if type(getattr(operand, "aval", None)).__name__ == "AbstractRef":
-        raise TypeError(f"{name} is a jax.Ref, whose value can change: pass {name}[...]")
-    if not isinstance(dtype, jnp.dtype):
-        raise TypeError(
-            f"{name} has dtype {dtype}, which is none of NumPy's: pass "
-            f"jax.numpy.asarray({name}, jax.numpy.float32)"
-        )
-    if dtype not in _DTYPES:
-        raise TypeError(
-            f"{name} has dtype {dtype}, but matmul() takes only float32, float16 and bfloat16, and "
-            f"never converts silently: pass {name}{_conversion(dtype)}"
-        )
-    if not shape:
-        raise ValueError(
-            f"{name} has no dimensions, but a product needs at least 1: pass {name}.reshape(1, 1) "
-            f"for a matrix, or multiply by {name} with *"
-        )
-
-
-def _conversion(dtype: Any) -> str:
-    """What makes an operand of an array."""
-    if jnp.issubdtype(dtype, jnp.complexfloating):
-        return ".real.astype('float32')"
-    # bfloat16 has all values of an 8-bit float.
-    short = jnp.issubdtype(dtype, jnp.floating) and jnp.dtype(dtype).itemsize == 1
-    return ".astype('bfloat16')" if short else ".astype('float32')"
-
-
-def _check_shapes(a: _Shape, b: _Shape) -> None:
-    """Raises ValueError if K differs or the batches cannot be broadcast."""
-    depth_axis = max(len(b) - 2, 0)
-    if a[-1] != b[depth_axis]:
-        words = [
-            "elements" if len(shape) == 1 else word for shape, word in ((a, "columns"), (b, "rows"))
-        ]
-        raise ValueError(
-            f"A is {a} and B is {b}: A's {a[-1]} {words[0]} must match B's {b[depth_axis]} "
-            f"{words[1]}: {_remedy(a, b)}"
-        )
-    try:
-        jnp.broadcast_shapes(a[:-2], b[:-2])
-    except ValueError:
-        raise ValueError(
-            f"A is {a} and B is {b}: the dimensions before the last two cannot be broadcast "
-            "together: pass arrays in which each of them is equal or 1"
-        ) from None
-
-
-def _remedy(a: _Shape, b: _Shape) -> str:
-    """What to pass in place of operands whose K differs."""
-    if 1 in (len(a), len(b)):
-        return "pass arrays with the same K"
-    if a[-1] == b[-1]:
-        return "pass B.T" if len(b) == 2 else "pass B.mT"
-    if a[-2] == b[-2]:
-        return "pass A.T" if len(a) == 2 else "pass A.mT"
-    return "pass arrays with A.shape[-1] == B.shape[-2]"
+    Raises
+    ------
+    TypeError, ValueError and others
+        As `matmul`. A must have at least two dimensions.
+    """
+    check_variant(variant)
+    check_operand("A", A)
+    check_matrices("A", A.shape)
+    registered()
+    product: jax.Array = _gram_now(A, variant=variant)
+    return product
 
 
 # ------------------------------------------------------------------ the primitive
@@ -260,7 +210,12 @@ def _without_broadcast(operand: Any, batch: _Shape) -> Any:
     return jnp.squeeze(operand, tuple(axis for axis, (x, y) in enumerate(pairs) if x != y))
 
 
+def _multiply_itself(A: Any, variant: str) -> Any:
+    return _multiply(A, A, _Options(False, True, variant))
+
+
 _multiply_now = jax.jit(_multiply_any, static_argnames="variant", inline=True)
+_gram_now = jax.jit(_multiply_itself, static_argnames="variant", inline=True)
 # As JAX's own primitives, which it compiles even where jax.jit is disabled.
 _matmul.def_impl(functools.partial(dispatch.apply_primitive, _matmul))
 
@@ -327,6 +282,9 @@ def _batch(
     """The rule of `jax.vmap`: returns the products and the axis of the batch in them."""
     A, B = operands
     a, b = axes
+    if A is B and a == b:  # of gram(): the handler must see one buffer
+        A = jnp.moveaxis(A, a, 0)
+        return _multiply(A, A, options), 0
     if a is not None and b is not None:
         return _multiply(jnp.moveaxis(A, a, 0), jnp.moveaxis(B, b, 0), options), 0
     if a is not None:

@@ -13,6 +13,9 @@ the keyword ``variant``, a kernel's name. They multiply float32, float16 and bfl
 GPU, and CPU tensors on the CPU device, and return float32. They support autograd, ``torch.func``,
 ``torch.compile``, ``torch.export`` and CUDA graphs.
 
+``gram(input)`` multiplies each matrix by its own transpose, as ``input @ input.mT`` does. With the
+variants ``auto`` and ``simt`` it computes half of the results, and is exactly symmetric.
+
 ``enable`` makes PyTorch's own float32 products on GPUs use the kernels. ``disable`` restores
 PyTorch. ``stats`` counts the calls.
 """
@@ -31,6 +34,7 @@ from typing import Any
 import torch
 
 from . import _core, _cublas
+from . import _torch_gram as _torch_gram  # registers the operator
 from . import _torch_operators as _torch_operators  # registers the operators
 from ._catalog import variants
 from ._torch_grouped import Grouped, Settings

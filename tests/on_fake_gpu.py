@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import sgemm_kernels
-from sgemm_kernels import _core, run
+from sgemm_kernels import _core, gram, run
 from sgemm_kernels.measuring.brief import measure_briefly
 from sgemm_kernels.measuring.measure import measure
 from sgemm_kernels.measuring.measurement import TF32
@@ -44,6 +44,15 @@ M, N, K = 37, 45, 30
 @pytest.fixture
 def operands(rng):
     return uniform(rng, M, K), uniform(rng, K, N), uniform(rng, M, N)
+
+
+def test_gram_of_arrays_whose_transpose_would_be_a_copy(operands):
+    A = operands[0]
+    for kind in FAKES.values():
+        found = gram("vec4", kind(A))
+        assert same_bits(np.asarray(found), gram("vec4", A, device="cpu"))
+    with pytest.raises(ValueError, match="A has 1 dimension, but gram"):
+        gram("vec4", kind(A[0]))
 
 
 # ---------------------------------------------------------------------------- refused calls

@@ -19,7 +19,7 @@ import pytest
 import sgemm_kernels
 from sgemm_kernels import _core, run
 
-from .support import ending, printed_by, python, same_bits, uniform
+from .support import MULTIPROCESSORS, ending, printed_by, python, same_bits, uniform
 
 # Before the first import of JAX: four CPU devices, and no memory pool that takes most of a GPU.
 os.environ["XLA_FLAGS"] = (
@@ -30,6 +30,7 @@ jax = pytest.importorskip("jax", "0.8.2", reason="sgemm_kernels.jax needs JAX")
 with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
     patch.setenv("SGEMM_KERNELS_CACHE", folder)  # not the user's
     matmul = importlib.import_module("sgemm_kernels.jax").matmul
+    gram = importlib.import_module("sgemm_kernels.jax").gram
 
 from jax.experimental import checkify, jet  # noqa: E402
 
@@ -735,3 +736,34 @@ def test_products_between_command_buffers(operands):
     compiled = jax.jit(chain, static_argnums=0)
     expected = chain(reference, A, B)
     assert all(same(compiled(matmul, A, B), expected) for _ in range(4))
+
+
+def test_gram_is_exactly_symmetric(rng, monkeypatch):
+    """Also within transformations: the handler sees one array twice."""
+    monkeypatch.setenv(MULTIPROCESSORS, "1")
+    A = uniform(rng, 2, 150, 300)
+    for multiply, X in (
+        (gram, A[0]),
+        (jax.jit(lambda X: gram(X * 2)), A[0]),
+        (gram, A),
+        (jax.vmap(gram), A),
+        (jax.vmap(gram, 1), A.swapaxes(0, 1)),
+        (jax.jit(jax.vmap(gram, 2)), np.moveaxis(A, 0, 2)),
+    ):
+        result = np.asarray(multiply(X))
+        assert same_bits(result, result.mT)
+
+
+def test_gram_is_a_product(rng):
+    A, weights = integers(rng, BATCH, M, K), integers(rng, M, M)
+    assert same(gram(A), reference(A, A.mT))
+    assert same(gram(A.astype(jnp.bfloat16), variant="naive"), reference(A, A.mT))
+    found, expected = (
+        jax.grad(lambda X, multiply=multiply: jnp.sum(multiply(X) * weights))(A)
+        for multiply in (gram, lambda X: reference(X, X.mT))
+    )
+    assert same(found, expected)
+    with pytest.raises(ValueError, match=r"A is \(3,\), but gram.*A\.reshape\(1, -1\)"):
+        gram(jnp.ones(3))
+    with pytest.raises(ValueError, match="no variant"):
+        gram(A, variant="none")
