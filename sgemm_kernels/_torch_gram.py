@@ -47,7 +47,7 @@ def _check(input: torch.Tensor) -> None:
             "pass input.reshape(1, -1) for a row, or input.reshape(-1, 1) for a column"
         ),
     )
-    allowed = _torch_operators._FACTORS
+    allowed = _torch_operators.FACTORS
     if input.dtype not in allowed:
         found = str(input.dtype).removeprefix("torch.")
         raise TypeError(
@@ -97,7 +97,7 @@ class _Differentiable(_SingleLevelFunction):  # type: ignore[misc]  # PyTorch gi
 
 
 def _differentiable(input: torch.Tensor, *, variant: str = "auto") -> torch.Tensor:
-    if _torch_operators._in_forward_mode() or (torch.is_grad_enabled() and input.requires_grad):
+    if _torch_operators.in_forward_mode() or (torch.is_grad_enabled() and input.requires_grad):
         with enable_single_level_autograd_function():
             result: torch.Tensor = _Differentiable.apply(variant, input)
         return result

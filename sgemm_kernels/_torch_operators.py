@@ -31,7 +31,7 @@ _TENSORS = {
     "addmm": ("input", "mat1", "mat2"),
     "baddbmm": ("input", "batch1", "batch2"),
 }
-_FACTORS = (torch.float32, torch.float16, torch.bfloat16)
+FACTORS = (torch.float32, torch.float16, torch.bfloat16)
 """The dtypes of the two operands that are multiplied. Added tensors and results are float32."""
 # The kernels read any strides, so a compiler need not copy operands.
 _TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout)
@@ -70,7 +70,7 @@ def _refuse_dtypes(name: str, tensors: tuple[torch.Tensor, ...]) -> None:
     added = len(tensors) - 2
     for index, (which, tensor) in enumerate(zip(_TENSORS[name], tensors, strict=True)):
         dtype, is_factor = tensor.dtype, index >= added
-        if dtype not in (_FACTORS if is_factor else _FACTORS[:1]):
+        if dtype not in (FACTORS if is_factor else FACTORS[:1]):
             words = "float32, float16 or bfloat16" if is_factor else "float32"
             convert = "real.float()" if dtype.is_complex else "float()"
             if is_factor and dtype.is_floating_point and dtype.itemsize == 1:
@@ -188,7 +188,7 @@ class _Differentiable(_SingleLevelFunction):  # type: ignore[misc]  # PyTorch gi
         options, *added, a, b = inputs
         *_, of_a, of_b = ctx.needs_input_grad
         ctx.save_for_backward(a if of_b else None, b if of_a else None)
-        if _in_forward_mode():
+        if in_forward_mode():
             ctx.save_for_forward(a, b)
         ctx.options = options
         ctx.shapes = [tensor.shape for tensor in added]
@@ -226,7 +226,7 @@ class _Differentiable(_SingleLevelFunction):  # type: ignore[misc]  # PyTorch gi
             return sum(others, start=first.contiguous())
 
 
-def _in_forward_mode() -> bool:
+def in_forward_mode() -> bool:
     """Whether tensors may have tangents. PyTorch's compilers enter dual levels and transformations
     without telling forward_ad; they trace with a dispatch mode."""
     return bool(
@@ -244,9 +244,7 @@ def _register_autograd(name: str) -> None:
         variant: str = "auto",
     ) -> torch.Tensor:
         options = _Options(name, beta, alpha, variant)
-        if _in_forward_mode() or (
-            torch.is_grad_enabled() and torch._C._any_requires_grad(*tensors)
-        ):
+        if in_forward_mode() or (torch.is_grad_enabled() and torch._C._any_requires_grad(*tensors)):
             with enable_single_level_autograd_function():
                 result: torch.Tensor = _Differentiable.apply(options, *tensors)
             return result
@@ -270,7 +268,7 @@ def _refuse_lost_derivative(tensors: tuple[torch.Tensor, ...], out: torch.Tensor
             "an operand requires grad, but a call with out computes no gradient: call the "
             "operator without out, or within torch.no_grad()"
         )
-    if _in_forward_mode() and any(map(_has_tangent, (*tensors, out))):
+    if in_forward_mode() and any(map(_has_tangent, (*tensors, out))):
         return "a tensor has a tangent, but a call with out computes none: call it without out"
     return None
 

@@ -83,8 +83,9 @@ def test_operands_that_fail_the_error_check(monkeypatch, rng, kernel, shape):
         check("auto", A, C=C, alpha=2.0, beta=-1.0)
 
 
-def test_random_shapes_and_layouts(monkeypatch, rng):
-    for number in range(60):
+@pytest.mark.parametrize("count", [40, pytest.param(500, marks=pytest.mark.thorough)])
+def test_random_shapes_and_layouts(monkeypatch, rng, count):
+    for number in range(count):
         monkeypatch.setenv(MULTIPROCESSORS, str(rng.choice([1, 4, 132])))
         M = int(rng.choice([rng.integers(1, 12), rng.integers(12, 90), rng.integers(90, 320)]))
         K = int(rng.choice([rng.integers(0, 40), rng.integers(120, 700)]))

@@ -31,16 +31,16 @@ static double copied_bytes(const Request *request)
     const double M = (double)request->C.rows, N = (double)request->C.cols,
                  K = (double)request->A.cols;
     const bool reads_c = request->beta != 0.0f && !request->is_syrk;
-    return 4 * (M * K + K * N + M * N * (reads_c ? 2 : 1));
+    const double of_b = request->is_syrk ? 0 : K * N; /* A in the same memory */
+    return 4 * (M * K + of_b + M * N * (reads_c ? 2 : 1));
 }
 
 /* Everything but the copies. */
 static double fixed_seconds(const Request *request)
 {
-    const double all = request_flops(request) * (request->is_syrk ? 2 : 1);
     const double triangle =
         request->is_syrk ? 4 * (double)request->C.rows * (double)request->C.cols : 0;
-    return call_s + all / gpu_flops + triangle / triangle_bytes_per_s;
+    return call_s + request_flops(request) / gpu_flops + triangle / triangle_bytes_per_s;
 }
 
 double estimate_here(const Request *request)
