@@ -3,7 +3,7 @@
 A rung has the same colour in all plots, on light and dark paper. The colours run along the ladder
 from blue to ochre, so that readers with red-green colour blindness can tell both ends apart, and
 they contrast with white and black. Other lines differ by more than colour: `auto` is wide, `simt`
-has the same colour as `auto`, and a library's line is dashed.
+and `invariant` have the same colour as `auto`, and a library's line is dashed.
 """
 
 import contextlib
@@ -41,6 +41,9 @@ LETTER = 12.0
 """Font size of line labels, in points."""
 LINE = 15.0
 """Distance between line labels, in points."""
+
+_CHOICES = {"simt": "o", "auto": "o", "invariant": "s"}
+"""The markers of variants that choose among rungs."""
 
 _NOTE_LETTER = 5.2
 """Width of a letter of a note, in points."""
@@ -110,14 +113,14 @@ class Look:
 
 
 def look(name: str) -> Look:
-    """The line style of a rung (by its position), of `simt` and `auto`, or of a library."""
+    """The line style of a rung (by its position), of a choice among rungs, or of a library."""
     rungs = [variant.name for variant in variants() if variant.file is not None]
     if name in rungs:
         place = rungs.index(name)
         colour = to_hex(RAMP(place / max(len(rungs) - 1, 1)))
         return Look(colour, _marker(place))
-    if name in ("simt", "auto"):
-        return Look(SERIES[2], "o", width=3.2 if name == "auto" else 2.0)
+    if name in _CHOICES:
+        return Look(SERIES[2], _CHOICES[name], width=3.2 if name == "auto" else 2.0)
     others = list(_LIBRARIES.values())
     known = "cublas" if name == "rocblas" else name  # both are the reference library
     dashes, marker = _LIBRARIES.get(known, others[zlib.crc32(name.encode()) % len(others)])

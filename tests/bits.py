@@ -76,9 +76,9 @@ def digests(variant: str, device: str) -> dict[str, str]:
         bits = np.random.PCG64(int(hashlib.sha256(str(case).encode()).hexdigest()[:8], 16))
         of_A, of_B, specials = KINDS[case.kind]
         place = placed if case.aligned else contiguous
-        A = place(_values(bits, (M, K), of_A, specials), case.layout[0])
-        B = place(_values(bits, (K, N), of_B, specials), case.layout[1])
-        C = place(_values(bits, (M, N), (-6, 2), specials), "r")
+        A = place(random_values(bits, (M, K), of_A, specials), case.layout[0])
+        B = place(random_values(bits, (K, N), of_B, specials), case.layout[1])
+        C = place(random_values(bits, (M, N), (-6, 2), specials), "r")
         alpha, beta = case.scalars
         result = run(variant, A, B, C=C if beta else None, alpha=alpha, beta=beta, device=device)
         result = np.where(np.isnan(result), np.float32(np.nan), result)
@@ -91,7 +91,7 @@ def compared() -> list[str]:
     return [v.name for v in variants() if v.file is not None or v.name == "simt"]
 
 
-def _values(
+def random_values(
     bits: np.random.PCG64, shape: tuple[int, int], exponents: tuple[int, int], specials: int
 ) -> Float32:
     """Random signs and fractions, with exponents from the first to the second, both included."""

@@ -55,8 +55,10 @@ def _runs(variant: Variant, device: Device) -> bool:
 
 
 def _is_tested(variant: Variant, device: Device) -> bool:
-    """On the CPU device, test_auto.py tests `auto`: it would launch the same kernels as `simt`."""
-    return _runs(variant, device) and (device.kind, variant.name) != ("cpu", "auto")
+    """On the CPU device, `auto` would launch the same kernels as `simt`, and `invariant` is slow:
+    test_auto.py and test_same_bits.py test these."""
+    elsewhere = device.kind == "cpu" and variant.name in ("auto", "invariant")
+    return _runs(variant, device) and not elsewhere
 
 
 @pytest.hookimpl(wrapper=True)

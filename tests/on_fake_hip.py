@@ -20,6 +20,7 @@ RUNGS = [variant for variant in variants() if variant.file is not None]
 # Rungs with launchers compiled for AMD GPUs, and rungs without.
 THERE = [rung.name for rung in RUNGS if rung.min_compute_capability == (7, 5)]
 MISSING = [rung.name for rung in RUNGS if rung.name not in THERE]
+CHOICES = ("simt", "auto", "invariant")
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def rocblas():
 def test_the_catalog_says_which_rungs_have_a_counterpart():
     kinds = {variant.name: variant.devices for variant in variants()}
     assert kinds == {
-        **dict.fromkeys((*THERE, "simt", "auto"), ("cpu", "hip")),
+        **dict.fromkeys((*THERE, *CHOICES), ("cpu", "hip")),
         **dict.fromkeys(MISSING, ("cpu",)),
         "rocblas": ("hip",),
     }
@@ -48,7 +49,7 @@ def test_a_rung_without_a_counterpart_says_so(operands, name):
         run(name, *operands, device="hip")
 
 
-@pytest.mark.parametrize("name", [*THERE, "simt", "auto"])
+@pytest.mark.parametrize("name", [*THERE, *CHOICES])
 @pytest.mark.parametrize("where", [None, "hip", "hip:1", "hip:all"])
 def test_every_other_variant_runs_on_every_device(operands, name, where):
     rung = name if name in THERE else "warptile"

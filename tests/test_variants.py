@@ -23,7 +23,8 @@ COPYING = {"wgmma": 128, "waves": 128, "fused": 128}
 
 
 def test_order_is_ladder_then_reference_then_choices():
-    assert [variant.name for variant in variants()] == [*LADDER, _core._REFERENCE, "simt", "auto"]
+    choices = ["simt", "auto", "invariant"]
+    assert [variant.name for variant in variants()] == [*LADDER, _core._REFERENCE, *choices]
 
 
 @pytest.mark.parametrize("entry", variants(), ids=lambda variant: variant.name)

@@ -49,6 +49,7 @@ MAY_INCLUDE = {
         "gemm/plan/direct_plan.h",
         "gemm/plan/fused_groups.h",
         "gemm/plan/fused_plan.h",
+        "gemm/plan/invariant_plan.h",
         "gemm/plan/waves_plan.h",
     },
     "gemm/simt": {"gemm/kernel", "gemm/plan"},

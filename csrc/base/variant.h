@@ -62,12 +62,15 @@ typedef struct KernelSpec {
     bool overlaps DEFAULT(false);   /* programmatic launch: waits for the previous kernel itself */
     bool contiguous DEFAULT(false); /* takes row-major matrices without gaps, and no others */
     bool reads_addend DEFAULT(false); /* takes Launch::addend */
+    /* The bits of a row depend on all of its row of A and on all of B. So a product is divided into
+     * rows, and not otherwise, and the transposed problem does not take its place. */
+    bool rows_alone DEFAULT(false);
 } KernelSpec;
 
 typedef struct Variant {
     const char *name;
     const char *summary;
-    const char *file; /* its source; NULL for a library, or for simt and auto */
+    const char *file; /* its source; NULL for a library, simt, auto and invariant */
     KernelSpec spec;
     int min_compute_capability[2];  /* major, minor */
     bool architecture_specific;     /* newer GPUs cannot run it, as with code for sm_90a */

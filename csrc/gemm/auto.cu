@@ -4,36 +4,13 @@
 #ifndef SGEMM_TRACED // the traced build counts the rungs
 #include "../base/addend.h"
 #include "kernel/kernel.h"
-
-/* Calls launch_part for parts of a batch, each of at most as many products as a grid can have rows.
- * Their sizes are equal up to rounding: no part of a batch is a single product, which some kernels
- * would compute in another order. */
-template <class LaunchPart>
-static Status launch_in_parts(const Sgemm *batch, const Launch *where,
-                              const LaunchPart &launch_part)
-{
-    const int64_t parts = (batch->count + BATCH_OF_LAUNCH - 1) / BATCH_OF_LAUNCH;
-    const int64_t each = parts > 0 ? (batch->count + parts - 1) / parts : 1;
-    Status status = status_ok();
-    for (int64_t n = 0; n < batch->count && status.code == STATUS_OK; n += each) {
-        const int64_t left = batch->count - n;
-        const Sgemm part = part_of_batch(batch, n, left < each ? left : each);
-        Addend addend;
-        const Launch of_part = addend_part(where, n, &addend);
-        status = launch_part(&part, &of_part);
-    }
-    return status;
-}
+#include "launch_portable.h"
 
 #if defined(__CUDACC__) && defined(SGEMM_HIP)
 // AMD GPUs lack asynchronous copies to shared memory.
-extern "C" Launcher launch_portable_cuda;
-
 LAUNCHER(simt)
 {
-    const Status status = addend_copy(where, problem->count);
-    return status.code == STATUS_OK ? launch_in_parts(problem, where, launch_portable_cuda)
-                                    : status;
+    return launch_portable(problem, where);
 }
 
 LAUNCHER(auto)
@@ -55,7 +32,6 @@ LAUNCHER(auto)
 
 /* The rungs that auto and simt launch. */
 #ifdef __CUDACC__
-extern "C" Launcher launch_portable_cuda;
 extern "C" Launcher launch_tma_cuda;
 extern "C" Launcher launch_mma_cuda;
 extern "C" Launcher launch_waves_cuda;
@@ -63,8 +39,6 @@ extern "C" Launcher launch_fused_cuda;
 #define RUNG_LAUNCHER(name) launch_##name##_cuda
 #define ON_DEVICE(name) name##_cuda
 #else
-extern "C" const Variant variant_portable;
-extern "C" const Variant variant_per_element;
 extern "C" const Variant variant_tma;
 extern "C" const Variant variant_mma;
 extern "C" const Variant variant_waves;
@@ -379,18 +353,6 @@ static Status multiply_one(const Sgemm *problem, const Launch *where, const Plan
     return launch_or_fall_back(problem, where, plan, device);
 }
 
-#ifndef __CUDACC__
-/* Whether each result is so small that it leaves more than three quarters of a tile of 128 x 128
- * empty. With a longer K, the CPU device is faster with tiles nevertheless. */
-static bool leaves_tile_empty(const Sgemm *problem)
-{
-    constexpr int64_t side = 128, most_products = 1 << 18;
-    const int64_t rows = problem->C.rows, cols = problem->C.cols;
-    return rows <= side && cols <= side && 4 * rows * cols < side * side &&
-           problem->A.cols <= most_products / (rows * cols);
-}
-#endif
-
 static Status multiply(const Sgemm *problem, const Launch *where, bool tensor_cores)
 {
     PlanDevice device;
@@ -399,17 +361,7 @@ static Status multiply(const Sgemm *problem, const Launch *where, bool tensor_co
         return status;
     }
     if (device.multiprocessors == 0) {
-        status = addend_copy(where, problem->count);
-        if (status.code != STATUS_OK) {
-            return status;
-        }
-#ifdef __CUDACC__
-        Launcher *const launcher = RUNG_LAUNCHER(portable);
-#else
-        Launcher *const launcher =
-            leaves_tile_empty(problem) ? RUNG_LAUNCHER(per_element) : RUNG_LAUNCHER(portable);
-#endif
-        return launch_in_parts(problem, where, launcher);
+        return launch_portable(problem, where);
     }
     const TensorCores cores = tensor_cores ? tensor_cores_of(where, device) : TensorCores{};
     return problem->count > 1 ? multiply_batch(problem, where, device, cores)

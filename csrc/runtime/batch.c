@@ -172,7 +172,8 @@ static bool fold_axis(Product *product, Batch *batch, int axis)
         }
         return true;
     }
-    if (batch->bytes[OF_A][axis] == 0 && continues_cols(product, batch, OF_B, axis) &&
+    if (!product->variant->spec.rows_alone && batch->bytes[OF_A][axis] == 0 &&
+        continues_cols(product, batch, OF_B, axis) &&
         continues_cols(product, batch, OF_OUT, axis) &&
         (!has_C || continues_cols(product, batch, OF_C, axis))) {
         for (int operand = OF_B; operand < OPERANDS; ++operand) {

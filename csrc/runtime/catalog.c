@@ -14,7 +14,7 @@
 #define DECLARE(name) extern const Variant variant_##name;
 LADDER(DECLARE)
 LIBRARY(DECLARE)
-extern const Variant variant_simt, variant_auto, variant_mma_step;
+extern const Variant variant_simt, variant_auto, variant_invariant, variant_mma_step;
 
 #ifdef SGEMM_CUDA
 Launcher launch_cublas_cuda, launch_cublas_tf32_cuda; /* cuda/cublas.cu */
@@ -44,7 +44,7 @@ static const Variant reference_tf32 = {
 
 #define ENTRY(name) &variant_##name,
 const Variant *const catalog[] = {LADDER(ENTRY) LIBRARY(ENTRY) ENTRY(cublas) ENTRY(simt) ENTRY(auto)
-                                      NULL};
+                                      ENTRY(invariant) NULL};
 
 const Variant *catalog_find(const char *name)
 {
@@ -88,7 +88,7 @@ static const struct {
 } on_tensor_cores[] = {
     {&variant_mma, {9, 0}, MMA_MIN_K, 250},     {&variant_wgmma, {9, 0}, WGMMA_MIN_K, 400},
     {&variant_waves, {9, 0}, WGMMA_MIN_K, 400}, {&variant_fused, {9, 0}, WGMMA_MIN_K, 400},
-    {&variant_auto, {9, 0}, WGMMA_MIN_K, 400},
+    {&variant_auto, {9, 0}, WGMMA_MIN_K, 400},  {&variant_invariant, {9, 0}, WGMMA_MIN_K, 400},
 };
 #endif
 

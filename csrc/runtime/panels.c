@@ -56,12 +56,13 @@ static bool halve(int64_t *width, int64_t least_width)
     return *width < before;
 }
 
-bool panels_plan(int64_t M, int64_t N, int64_t K, int64_t capacity, Panels *p)
+bool panels_plan(int64_t M, int64_t N, int64_t K, int64_t capacity, bool rows_alone, Panels *p)
 {
     *p = (Panels){M, N, K, 1, 1, 1};
     if ((double)M * (double)N > 1.5 * (double)(usual * usual)) {
-        p->rows = even(M, N < usual ? usual * usual / N : usual);
-        p->cols = even(N, M < usual ? usual * usual / M : usual);
+        const int64_t wide = rows_alone ? ceil_div(usual * usual, N) : usual;
+        p->rows = even(M, N < usual ? usual * usual / N : wide);
+        p->cols = rows_alone ? N : even(N, M < usual ? usual * usual / M : usual);
     }
     const int64_t b_count = ceil_div(N, p->cols), a_count = ceil_div(M, p->rows);
     p->a_held = (int)smaller(a_count, 1 << 20);
@@ -82,7 +83,7 @@ bool panels_plan(int64_t M, int64_t N, int64_t K, int64_t capacity, Panels *p)
             p->a_held = fit < p->a_held ? (int)fit : p->a_held;
             break;
         }
-        int64_t *const wider = p->rows > p->cols ? &p->rows : &p->cols;
+        int64_t *const wider = p->rows > p->cols || rows_alone ? &p->rows : &p->cols;
         if (!halve(wider, least)) {
             break;
         }
@@ -91,7 +92,7 @@ bool panels_plan(int64_t M, int64_t N, int64_t K, int64_t capacity, Panels *p)
     }
     if (elements(p) > (double)capacity) {
         p->a_held = p->b_held = p->c_held = 1;
-        while (elements(p) > (double)capacity && halve(&p->depth, least_depth)) {
+        while (!rows_alone && elements(p) > (double)capacity && halve(&p->depth, least_depth)) {
         }
     }
     return elements(p) <= (double)capacity;

@@ -22,8 +22,10 @@ typedef struct {
 
 /* Chooses panels for a product of M x K by K x N on a device that can hold `capacity` elements. If
  * whole rows of A and columns of B fit, the panels depend only on M and N, so results do not depend
- * on where the operands are. False if not even the smallest panels fit. */
-bool panels_plan(int64_t M, int64_t N, int64_t K, int64_t capacity, Panels *panels);
+ * on where the operands are. With `rows_alone`, B is one panel, and a panel of A has whole rows.
+ * False if not even the smallest panels fit. */
+bool panels_plan(int64_t M, int64_t N, int64_t K, int64_t capacity, bool rows_alone,
+                 Panels *panels);
 
 /* Elements on the device, including the padding of dimensions to multiples of 4. */
 int64_t panels_a_elements(const Panels *panels);

@@ -372,7 +372,8 @@ static Strided transposed(const sgemm_kernels_operand *matrix)
 static void set_operands(Product *product, Batch *batch, const Operands *operands)
 {
     const sgemm_kernels_operand *const out = &operands->matrix[OF_OUT];
-    const bool transposes = out->row_stride == 1 && out->col_stride >= out->rows && out->cols > 1;
+    const bool transposes = out->row_stride == 1 && out->col_stride >= out->rows && out->cols > 1 &&
+                            !product->variant->spec.rows_alone;
     Strided *const places[OPERANDS] = {&product->A, &product->B, &product->C, &product->out};
     batch->axes = operands->count > 1;
     batch->length[0] = operands->count;

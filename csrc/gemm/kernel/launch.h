@@ -295,6 +295,9 @@ static Status launch_either(Arguments... arguments)
 /* The same for a variant with a MANY_LAUNCHER, whose launcher takes batches of any size. */
 #define WHOLE_BATCH_VARIANT(name, ...) DEFINE_MANY_VARIANT(name, __VA_ARGS__, false, INT32_MAX)
 
+/* The same for a variant whose launcher takes batches of any size, but no lists of products. */
+#define ANY_BATCH_VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, false, INT32_MAX)
+
 /* The same for a variant whose launcher takes batches as large as a grid's size in y. A custom
  * kernel need not use address(), so it gets one matrix at a time. */
 #ifdef SGEMM_CUSTOM

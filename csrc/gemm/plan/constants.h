@@ -72,6 +72,10 @@ static const double fused_memory = 1585;        /* bytes per cycle of memory */
 static const double fused_copy = 6000;          /* cycles to copy A, */
 static const double fused_copying = 1500;       /* and bytes per cycle that the copy moves */
 
+/* invariant: like fused, and assumed: */
+static const double invariant_low_chunk = 1150; /* cycles of a K chunk of a lone tile of 64 x 64 */
+static const double invariant_slice = 0.15;     /* cycles to add a slice of K to a result */
+
 /* direct's tiles: rows, columns, stages, and blocks on a multiprocessor. Then the cycles of a stage
  * of 64 steps of K: while other multiprocessors are idle, and what each block adds when all are
  * busy (direct_stage). Fitted by hand to 23 products on an H200. */

@@ -7,7 +7,10 @@
  *
  * beta may need the old C, so a tile decides before it stores. If few results fail, it stores
  * the others and lists the positions of these; otherwise it stores nothing and falls back as a
- * whole. One kernel follows, which recomputes both. The host is never asked. */
+ * whole. One kernel follows, which recomputes both. The host is never asked.
+ *
+ * `invariant` decides for each result alone: passing results are stored in any case, and
+ * recompute_alone.h has one order of additions for all that fail. */
 #ifndef SGEMM_KERNELS_ERROR_CHECK_H
 #define SGEMM_KERNELS_ERROR_CHECK_H
 
@@ -35,6 +38,7 @@ struct Fp16Product {
     uint16_t *position; /* [tile][max_failing]: row * BN + column in the tile */
     int64_t tiles;      /* of one C */
     Matrix addend;      /* what beta multiplies: C itself, or another matrix */
+    uint64_t *marks;    /* [tile][thread]: ResultBits of failing results, if more are not listed */
 
     /* The number of a tile among those of all C of a batch. */
     __device__ __forceinline__ int64_t in_batch(unsigned tile, unsigned matrix = blockIdx.y) const
@@ -251,12 +255,17 @@ struct RowsInOrder {
     {
         return lane / 4;
     }
+    /* The first lane with a row. */
+    static __device__ __forceinline__ int lane_of_row(int row)
+    {
+        return row * 4;
+    }
 };
 
 /* A thread's results of a tile of C, and their checks. With T::symmetric, those above the diagonal
- * are ignored (Mirrored). mma and wgmma give a warp blocks of 16 x 8 results, four to a thread: two
- * neighbours, and two 8 rows below. */
-template <class T, class Rows = RowsInOrder> struct CheckedTile {
+ * are ignored (Mirrored). With ALONE, each result is checked alone. mma and wgmma give a warp
+ * blocks of 16 x 8 results, four to a thread: two neighbours, and two 8 rows below. */
+template <class T, class Rows = RowsInOrder, bool ALONE = false> struct CheckedTile {
     typedef ResultBits<T> Bits;
     const Fp16Product &q;
     const Origin tile;
@@ -401,14 +410,25 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
             q.failing[q.in_batch(number, matrix)] =
                 all_failing <= max_failing ? all_failing : falls_back;
         }
-        if (all_failing > max_failing) {
+        if constexpr (ALONE) {
+            if (all_failing > max_failing) {
+                static_assert(Bits::words == 1, "a thread has one word of marks");
+                q.marks[q.in_batch(number, matrix) * T::threads + thread] = failing.word[0];
+            }
+        } else if (all_failing > max_failing) {
             return;
         }
-        failing.clear_if([&](int i, int j) {
-            q.position[q.in_batch(number, matrix) * max_failing + slot++] =
-                static_cast<uint16_t>(row_in_tile(i) * T::BN + col_in_tile(j));
-            return false;
-        });
+        if (all_failing <= max_failing) {
+            failing.clear_if([&](int i, int j) {
+                q.position[q.in_batch(number, matrix) * max_failing + slot++] =
+                    static_cast<uint16_t>(row_in_tile(i) * T::BN + col_in_tile(j));
+                return false;
+            });
+        }
+        if constexpr (ALONE) {
+            store_each(sum, failing);
+            return;
+        }
 
         const int lane = thread % 32;
         const int64_t first_row = tile.row + row - Rows::row_of_lane(lane);
@@ -646,6 +666,52 @@ template <class T, class Rows = RowsInOrder> struct CheckedTile {
         }
     }
 
+    /* Stores a thread's results from registers: undo(sum, scale), those with is_stored(i, j). The C
+     * of the transposed problem is row-major, so eight lanes store 32 bytes of a row. */
+    template <bool ADDS, class Undo, class IsStored>
+    __device__ __forceinline__ void store_if(const float (&sum)[T::MI][T::NI][4],
+                                             const Scales &scales, const Undo &undo,
+                                             const IsStored &is_stored) const
+    {
+        UNROLL(2 * T::MI)
+        for (int i = 0; i < 2 * T::MI; ++i) {
+            const int64_t to_row = tile.row + row_in_tile(i), to_col = tile.col + col;
+            float *const to = address(q.p.C, to_row, to_col, matrix);
+            const float *const added = address(q.addend, to_row, to_col, matrix);
+            UNROLL(2 * T::NI)
+            for (int j = 0; j < 2 * T::NI; ++j) {
+                if (is_stored(i, j)) {
+                    const int step = j / 2 * 8 + j % 2;
+                    const float old =
+                        ADDS && q.p.beta != 0.0f ? added[step * q.addend.col_stride] : 0.0f;
+                    const float own = undo(result(sum, i, j), scales.of_row[i] + scales.of_col[j]);
+                    to[step * q.p.C.col_stride] = scaled(q.p, own, old);
+                }
+            }
+        }
+    }
+
+    /* Stores the results that do not fail, each for itself. */
+    __device__ __forceinline__ void store_each(const float (&sum)[T::MI][T::NI][4],
+                                               const Bits &failing) const
+    {
+        const Scales scales(*this);
+        const int rows = clamped(q.p.C.rows - tile.row), cols = clamped(q.p.C.cols - tile.col);
+        const bool is_whole = T::BM <= rows && T::BN <= cols;
+        const auto narrow = [](float x, int scale) { return x * power_of_two(-scale); };
+        const auto all = [](int, int) { return true; };
+        if (!__all_sync(0xffffffff, is_whole && scales.narrow && failing.count() == 0)) {
+            store_if<true>(sum, scales, unscaled, [&](int i, int j) {
+                return row_in_tile(i) < rows && col_in_tile(j) < cols &&
+                       (failing.row(i) >> j & 1) == 0;
+            });
+        } else if (q.p.beta == 0.0f) {
+            store_if<false>(sum, scales, narrow, all);
+        } else {
+            store_if<true>(sum, scales, narrow, all);
+        }
+    }
+
     /* Writes a pass's results, in the units of C, to the warp's staging: undo(sum, half, column).
      * Failing ones are NaN. */
     template <class Undo>
@@ -855,9 +921,27 @@ template <int ROWS, int THREADS, ElementType ELEMENT> struct GuardedLoader {
     }
 };
 
+/* A thread's 8 x 8 results. */
+typedef float FallbackSums[8][8];
+
 /* Adds products in ascending k by fused multiply-adds, as the fp32 rungs do. */
-template <class T, ElementType A_ELEMENT>
-KERNEL_BODY void recompute_whole(const Fp16Product &q, const FailedTile<T> &failed)
+struct InOneSum {
+    static constexpr int unrolled = 8; // loops over results
+    FallbackSums sum = {};
+
+    __device__ __forceinline__ void end_depth(int64_t) {}
+    __device__ __forceinline__ void finish() {}
+    __device__ __forceinline__ float result(int i, int j) const
+    {
+        return sum[i][j];
+    }
+};
+
+/* All results of a tile that is_stored(row, column in the tile). */
+
+template <class T, ElementType A_ELEMENT, class Sums, class IsStored>
+KERNEL_BODY void recompute_block(const Fp16Product &q, const FailedTile<T> &failed,
+                                 const IsStored &is_stored)
 {
     constexpr int threads = T::BM;
     __shared__ __align__(16) float As[fallback_depth][T::BM + 4];
@@ -871,7 +955,8 @@ KERNEL_BODY void recompute_whole(const Fp16Product &q, const FailedTile<T> &fail
     GuardedLoader<T::BM, threads, A_ELEMENT> a_loader(q.p.A, failed.matrix, tile.row, thread);
     GuardedLoader<fallback_cols, threads, ELEMENT_FLOAT32> b_loader(
         transposed(q.p.B), failed.matrix, tile.col, thread);
-    float a_next[a_loader.count], b_next[b_loader.count], sum[8][8] = {};
+    float a_next[a_loader.count], b_next[b_loader.count];
+    Sums sums;
     const int64_t K = q.p.A.cols;
     a_loader.load(a_next, K);
     b_loader.load(b_next, K);
@@ -895,19 +980,24 @@ KERNEL_BODY void recompute_whole(const Fp16Product &q, const FailedTile<T> &fail
             for (int i = 0; i < 8; ++i) {
                 UNROLL(8)
                 for (int j = 0; j < 8; ++j) {
-                    sum[i][j] = multiply_add(a[i], b[j], sum[i][j]);
+                    sums.sum[i][j] = multiply_add(a[i], b[j], sums.sum[i][j]);
                 }
             }
         }
+        sums.end_depth(K - left);
         __syncthreads();
     }
+    sums.finish();
     const auto store_all = [&](const auto &store_one) {
-        UNROLL(8)
+        UNROLL(Sums::unrolled)
         for (int i = 0; i < 8; ++i) {
-            UNROLL(8)
+            UNROLL(Sums::unrolled)
             for (int j = 0; j < 8; ++j) {
-                store_one(row + i / 4 * (T::BM / 2) + i % 4,
-                          col + j / 4 * (fallback_cols / 2) + j % 4, sum[i][j]);
+                const int own_row = row + i / 4 * (T::BM / 2) + i % 4;
+                const int own_col = col + j / 4 * (fallback_cols / 2) + j % 4;
+                if (is_stored(own_row, failed.block * fallback_cols + own_col)) {
+                    store_one(own_row, own_col, sums.result(i, j));
+                }
             }
         }
     };
@@ -933,9 +1023,10 @@ struct Recomputed {
     }
 };
 
-/* In nearly all products, nothing failed. So a block looks at 32 work items at once. */
-template <class T, ElementType A_ELEMENT, class All>
-__global__ void __launch_bounds__(T::BM) recompute(const __grid_constant__ All r)
+/* Calls what(failed tile) for this block's share. In nearly all products, nothing failed. So a
+ * block looks at 32 work items at once. */
+template <class T, class All, class What>
+__device__ __forceinline__ void for_each_failed(const All &r, const What &what)
 {
     const Fp16Product &q = r.product;
     griddep_wait();
@@ -947,15 +1038,22 @@ __global__ void __launch_bounds__(T::BM) recompute(const __grid_constant__ All r
         UNROLL(1)
         for (; failing; failing &= failing - 1) {
             const unsigned place = static_cast<unsigned>(lowest_bit(failing));
-            FailedTile<T> failed(q, first + place * r.blocks);
-            const Fp16Product &own = r.product_of(failed);
-            if (own.failing[failed.in_batch] == falls_back) {
-                recompute_whole<T, A_ELEMENT>(own, failed);
-            } else {
-                recompute_listed<T, T::BM, A_ELEMENT>(own, failed);
-            }
+            what(FailedTile<T>(q, first + place * r.blocks));
         }
     }
+}
+
+template <class T, ElementType A_ELEMENT, class All>
+__global__ void __launch_bounds__(T::BM) recompute(const __grid_constant__ All r)
+{
+    for_each_failed<T>(r, [&](FailedTile<T> failed) {
+        const Fp16Product &own = r.product_of(failed);
+        if (own.failing[failed.in_batch] == falls_back) {
+            recompute_block<T, A_ELEMENT, InOneSum>(own, failed, [](int, int) { return true; });
+        } else {
+            recompute_listed<T, T::BM, A_ELEMENT>(own, failed);
+        }
+    });
 }
 
 /* ------------------------------------------------------------------ on the host */
@@ -980,9 +1078,9 @@ inline Status too_many_work_items()
     return status_error(STATUS_OUT_OF_MEMORY, "no memory for a C of more than 2^31 tiles");
 }
 
-/* Launches `recompute` for the tiles of r->product. */
-template <class T, ElementType A_ELEMENT, class All>
-Status launch_recompute(All *r, const Launch *where)
+/* Launches `recompute`, or another kernel in its place, for the tiles of r->product. */
+template <class T, class All>
+Status launch_recompute(void (*kernel)(All), All *r, const Launch *where)
 {
     const Fp16Product &q = r->product;
     constexpr int resident = 6 * 64 / T::BM; // blocks of a multiprocessor
@@ -999,17 +1097,18 @@ Status launch_recompute(All *r, const Launch *where)
         work_items < resident * multiprocessors ? work_items : resident * multiprocessors;
     r->work_items = static_cast<unsigned>(work_items);
     r->blocks = static_cast<unsigned>(blocks);
-    return launch_blocks(recompute<T, A_ELEMENT, All>,
-                         overlapping(spec_of_threads("recompute", T::BM)), blocks, *r, where);
+    return launch_blocks(kernel, overlapping(spec_of_threads("recompute", T::BM)), blocks, *r,
+                         where);
 }
 
 /* For a product, or a batch, with so many tiles of one C: splits the operands, B alone without
  * `splits_a`; launches the product by multiply(product, whether it overlaps); and recomputes what
  * fails, by recompute(product). Takes 4 bytes of scratch memory for each element of the padded
- * operands. */
+ * operands. With `marks`, the product has marks for failing results. */
 template <class T, class Multiply, class Recompute>
 Status launch_tiles_checked(const Sgemm *problem, int64_t tiles, const Launch *where,
-                            const Multiply &multiply, const Recompute &recompute, bool splits_a)
+                            const Multiply &multiply, const Recompute &recompute, bool splits_a,
+                            bool marks = false)
 {
     const int64_t count = problem->count;
     if ((splits_a && !is_countable(problem->A, count)) ||
@@ -1035,7 +1134,8 @@ Status launch_tiles_checked(const Sgemm *problem, int64_t tiles, const Launch *w
              arrays.take<int>(tiles * count),
              arrays.take<uint16_t>(tiles * count * max_failing),
              tiles,
-             addend_or(where, &problem->C)};
+             addend_or(where, &problem->C),
+             marks ? arrays.take<uint64_t>(tiles * count * T::threads) : nullptr};
         if (pass == 0) {
             void *memory;
             const Status status = scratch_alloc(arrays.bytes, where, &memory);
@@ -1061,7 +1161,7 @@ Status launch_tiles_checked(const Sgemm *problem, int64_t tiles, const Launch *w
     return status;
 }
 
-/* The same for all tiles of the product. */
+/* The same for all tiles of the product, of which some fall back. */
 template <class T, ElementType A_ELEMENT = ELEMENT_FLOAT32, class Multiply>
 Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply &multiply,
                       bool splits_a = true)
@@ -1072,7 +1172,7 @@ Status launch_checked(const Sgemm *problem, const Launch *where, const Multiply 
         [&](const Fp16Product &q, bool overlaps) { return multiply(q, tiles, overlaps); },
         [&](const Fp16Product &q) {
             Recomputed failed = {q, 0, 0};
-            return launch_recompute<T, A_ELEMENT>(&failed, where);
+            return launch_recompute<T>(recompute<T, A_ELEMENT, Recomputed>, &failed, where);
         },
         splits_a);
 }

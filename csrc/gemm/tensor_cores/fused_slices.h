@@ -65,10 +65,11 @@ __device__ __forceinline__ int64_t first_col(const FusedProduct &q, const Work &
     return q.product.b.first_row(work.matrix);
 }
 
-/* What one consumer warpgroup computes and checks, without waiting for the other. */
-template <int BN_, bool SYMMETRIC = false> struct GroupTile {
+/* What one consumer warpgroup computes and checks, without waiting for the other, if a block has
+ * two. */
+template <int BN_, bool SYMMETRIC = false, int STACKED = 2> struct GroupTile {
     static constexpr bool symmetric = SYMMETRIC;
-    static constexpr int stacked = 2;
+    static constexpr int stacked = STACKED;
     static constexpr int BM = 64, BN = BN_;
     static constexpr int WM = 16, WN = BN, MI = WM / 16, NI = WN / 8; // of a warp, and in products
     static constexpr int warps_across = 1, threads = BM / WM * 32;
@@ -156,11 +157,12 @@ template <bool SYMMETRIC = false> struct AddingTile {
 };
 
 /* Adds the slices of K in order. */
-template <class T> __global__ void __launch_bounds__(T::threads) add_slices(const FusedProduct q)
+template <class T, bool ALONE = false>
+__global__ void __launch_bounds__(T::threads) add_slices(const FusedProduct q)
 {
     __shared__ Checking<T> shared;
     griddep_wait();
-    CheckedTile<T> own(q.product, blockIdx.x, threadIdx.x);
+    CheckedTile<T, RowsInOrder, ALONE> own(q.product, blockIdx.x, threadIdx.x);
     float sum[1][T::NI][4] = {};
     RowOfA rows[2] = {};
     UNROLL(8)
@@ -186,10 +188,12 @@ template <class T> __global__ void __launch_bounds__(T::threads) add_slices(cons
 }
 
 /* Launches add_slices. */
-template <bool SYMMETRIC> Status launch_adding(const FusedProduct &q, const Launch *where)
+template <bool SYMMETRIC, bool ALONE = false>
+Status launch_adding(const FusedProduct &q, const Launch *where)
 {
     typedef AddingTile<SYMMETRIC> T;
-    return launch_blocks(add_slices<T>, overlapping(spec_of_threads("add_slices", T::threads)),
+    return launch_blocks(add_slices<T, ALONE>,
+                         overlapping(spec_of_threads("add_slices", T::threads)),
                          tiles_computed<T>(q.product.p.C), q, where, q.product.p.count);
 }
 

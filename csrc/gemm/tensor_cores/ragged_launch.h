@@ -21,12 +21,13 @@ Status launch_ragged_tile(const FusedGroups &groups, int multiprocessors, const 
         return launch_product<T>(&q, tiles, starts.lines[starts.count], overlaps,
                                  static_cast<unsigned>(multiprocessors), where);
     };
-    const auto recompute = [&](const Fp16Product &product) {
+    const auto recompute_all = [&](const Fp16Product &product) {
         RaggedRecomputed failed = {{product, 0, 0}, starts};
-        return launch_recompute<Group, ELEMENT_FLOAT32>(&failed, where);
+        return launch_recompute<Group>(recompute<Group, ELEMENT_FLOAT32, RaggedRecomputed>, &failed,
+                                       where);
     };
-    return launch_tiles_checked<Group>(&groups.whole, tiles * T::groups, where, multiply, recompute,
-                                       false);
+    return launch_tiles_checked<Group>(&groups.whole, tiles * T::groups, where, multiply,
+                                       recompute_all, false);
 }
 
 template <template <bool> class Tiles>

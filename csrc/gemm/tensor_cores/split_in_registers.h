@@ -24,6 +24,10 @@ struct EvenRowsFirst {
     {
         return lane / 4 * 2 % 8 + lane / 16;
     }
+    static __device__ __forceinline__ int lane_of_row(int row)
+    {
+        return (row % 2 * 4 + row / 2) * 4;
+    }
 };
 
 constexpr int depths = k_chunk / 16; /* products along K */

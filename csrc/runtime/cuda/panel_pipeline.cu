@@ -598,7 +598,8 @@ bool fit_panels(Call *call)
     }
     call->symmetric = false; /* there is not enough memory: computed like any other product */
     call->status = status_ok();
-    panels_plan(M, N, K, INT64_MAX, &call->panels);
+    const bool rows_alone = call->product.variant->spec.rows_alone;
+    panels_plan(M, N, K, INT64_MAX, rows_alone, &call->panels);
     if (allocate_all(call)) {
         /* Prepared data is about as large as the panels. If less than twice that is available, the
          * memory is left to the launches, which then prepare the data each time. */
@@ -619,11 +620,12 @@ bool fit_panels(Call *call)
         }
         /* Leave some for kernels and for other allocations that may come first. */
         const int64_t usable = static_cast<int64_t>(available / 10 * static_cast<size_t>(share));
-        if (!panels_plan(M, N, K, usable / element, &call->panels)) {
-            call->status = status_error(STATUS_OUT_OF_MEMORY,
-                                        "%.400s; less than 1 MB of free memory is enough for any "
-                                        "product, which then runs in panels",
-                                        full.message);
+        if (!panels_plan(M, N, K, usable / element, rows_alone, &call->panels)) {
+            call->status = status_error(
+                STATUS_OUT_OF_MEMORY, "%.400s; %s", full.message,
+                rows_alone ? "'invariant' needs memory for all of B: 'auto' runs in panels"
+                           : "less than 1 MB of free memory is enough for any product, which then "
+                             "runs in panels");
             return false;
         }
         allocate_all(call);
