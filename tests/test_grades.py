@@ -2,6 +2,7 @@
 
 import json
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -176,6 +177,33 @@ def test_a_wrong_way_is_found_and_a_failing_one_is_left_out(grades, monkeypatch,
     assert rows["TF32"]["worst_share"] > 1 >= rows["simt"]["worst_share"]
     assert "grade" not in rows["auto, batches"]
     assert {row["products"] for row in rows.values()} == {grades.ON_CPU.products}
+
+
+def test_on_a_gpu_other_libraries_multiply_too(grades, monkeypatch):
+    """Replaces CuPy with NumPy, and cuBLAS and JAX with float32 products."""
+    modes = []
+
+    def product(A, B, out, mode=None):
+        modes.append(mode)
+        out[...] = A @ B
+
+    jax = types.SimpleNamespace(needs_gpu=lambda: None, once=lambda algorithm, A, B: A @ B)
+    monkeypatch.setitem(sys.modules, "_jax_product", jax)
+    monkeypatch.setattr(np, "asnumpy", np.asarray, raising=False)
+    monkeypatch.setattr(grades, "runnable", lambda device: ("simt", "cublas"))
+    monkeypatch.setattr(
+        grades,
+        "libraries",
+        lambda device, layouts: ("cublas", "cublas-tf32", ("Triton", product)),
+    )
+    monkeypatch.setattr(grades, "run", lambda name, A, B, out: product(A, B, out))
+    monkeypatch.setattr(grades._cublas_product, "product", product)
+    device = types.SimpleNamespace(kind="cuda", name="cuda:0")
+    found = dict(grades.ways(device, np))
+    assert [*found] == ["simt", "cublas", "cublas-tf32", "Triton", *grades.JAX]
+    A, B = rng(1).random((2, 4, 4), np.float32)
+    assert all((multiply(A, B) == A @ B).all() for multiply in found.values())
+    assert modes == [None, None, "TF32", None]
 
 
 def test_a_million_products_are_asked(grades):
