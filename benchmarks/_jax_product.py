@@ -21,6 +21,9 @@ PAIRS = 10
 CHAIN_S = 0.05
 """Approximate difference between the two chains, at 50 TFLOP/s."""
 
+NO_TRITON = ", no Triton"
+"""Ends the name of an algorithm that XLA is to compute without its fusions for Triton."""
+
 Float32 = np.ndarray
 
 
@@ -37,7 +40,9 @@ def chain(algorithm: str | None, count: int) -> Callable[[Any, Any], Any]:
     """A compiled program of `count` products by A: A (... (A X)). Algorithm None: full float32."""
     import jax
 
-    chosen: Any = "highest" if algorithm is None else jax.lax.DotAlgorithmPreset[algorithm]
+    preset, no_triton, _ = (algorithm or "").partition(NO_TRITON)
+    chosen: Any = jax.lax.DotAlgorithmPreset[preset] if preset else "highest"
+    options = {"xla_gpu_enable_triton_gemm": False} if no_triton else None
     multiply = functools.partial(jax.numpy.matmul, precision=chosen)
 
     def step(_: Any, AX: Any) -> Any:
@@ -45,7 +50,9 @@ def chain(algorithm: str | None, count: int) -> Callable[[Any, Any], Any]:
         A, X = jax.lax.optimization_barrier(AX)
         return A, multiply(A, X)
 
-    return jax.jit(lambda A, X: jax.lax.fori_loop(0, count, step, (A, X))[1])
+    return jax.jit(
+        lambda A, X: jax.lax.fori_loop(0, count, step, (A, X))[1], compiler_options=options
+    )
 
 
 def once(algorithm: str | None, A: Float32, B: Float32) -> Float32:

@@ -34,6 +34,7 @@ JAX = {
     "JAX TF32 X3": "TF32_TF32_F32_X3",
     "JAX BF16 X6": "BF16_BF16_F32_X6",
     "JAX BF16 X9": "BF16_BF16_F32_X9",
+    "JAX BF16 X9, no Triton": "BF16_BF16_F32_X9, no Triton",
 }
 """Names, each with JAX's algorithm."""
 
@@ -53,6 +54,7 @@ LOOKS = {
         ("JAX TF32 X3", SERIES[3], "2", ":"),
         ("JAX BF16 X6", SERIES[3], "3", "-."),
         ("JAX BF16 X9", SERIES[3], "4", ":"),
+        ("JAX BF16 X9, no Triton", SERIES[3], "+", "--"),
     )
 }
 """Line styles, with a colour for each project."""

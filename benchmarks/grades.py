@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -185,6 +187,10 @@ def worst(xp: Any, asked: dict[str, Multiply], extent: Extent) -> dict[str, dict
     }
 
 
+def told(what: str, begin: float) -> None:
+    print(f"{what}: done after {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
+
+
 def in_batches(xp: Any, multiply: Multiply) -> Multiply:
     """The same product by a batch of small ones."""
     return lambda A, B: _grades.together(multiply(*_grades.apart(xp, A, B)))
@@ -193,8 +199,11 @@ def in_batches(xp: Any, multiply: Multiply) -> Multiply:
 def measured(device: Device, extent: Extent) -> list[dict[str, Any]]:
     """A row for each way. Batches compute only the hard products."""
     xp = arrays_of(device)
+    begin = time.monotonic()
     asked = dict(ways(device, xp))
+    told("libraries", begin)
     tests = graded(xp, asked, extent)
+    told("tests", begin)
     batches = {f"{name}, batches": in_batches(xp, asked[name]) for name in BATCHED if name in asked}
     return [
         {"way": name, **tests.get(name, {}), **row}

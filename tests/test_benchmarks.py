@@ -999,12 +999,17 @@ class TestJaxProduct:
         more."""
         product = experiment("_jax_product")
         now = [0.0]
+        self.options = []
 
         def fori_loop(begin, end, step, value):
             now[0] += 1e-5
             for i in range(begin, end):
                 value = step(i, value)
             return value
+
+        def jit(f, compiler_options):
+            self.options.append(compiler_options)
+            return f
 
         def matmul(A, B, precision):
             now[0] += 1e-6
@@ -1016,7 +1021,7 @@ class TestJaxProduct:
 
         lax = types.SimpleNamespace(fori_loop=fori_loop, optimization_barrier=lambda x: x,
                                     DotAlgorithmPreset={"X3": "x3"})  # fmt: skip
-        jax = types.SimpleNamespace(lax=lax, jit=lambda f: f, device_put=lambda x: x,
+        jax = types.SimpleNamespace(lax=lax, jit=jit, device_put=lambda x: x,
                                     numpy=types.SimpleNamespace(matmul=matmul),
                                     default_backend=lambda: "cpu")  # fmt: skip
         monkeypatch.setitem(sys.modules, "jax", jax)
@@ -1030,6 +1035,8 @@ class TestJaxProduct:
         A, B = np.diag([1, 2, 3]).astype(np.float32), np.ones((3, 2), np.float32)
         assert (product.once("X3", A, B) == A @ B).all()
         assert (product.chain(None, 3)(A, B) == A @ A @ A @ B).all()
+        assert (product.once("X3, no Triton", A, B) == A @ B).all()
+        assert self.options == [None, None, {"xla_gpu_enable_triton_gemm": False}]
 
     def test_a_programs_overhead_is_not_counted(self, product, rng):
         A, B = (rng.uniform(-1, 1, (32, 32)).astype(np.float32) for _ in "AB")
@@ -1147,7 +1154,7 @@ class TestGemmul8Product:
             return flat.reshape(cols, apart)[:, :rows].T
 
         def multiply(of_a, of_b, m, n, k, a, lda, b, ldb, c, ldc, moduli, stream):
-            assert (moduli, stream) == (8, None)
+            assert (moduli, stream) == (7, None)
             A = matrix(a, k, m, lda).T if of_a.value == b"T" else matrix(a, m, k, lda)
             B = matrix(b, n, k, ldb).T if of_b.value == b"T" else matrix(b, k, n, ldb)
             matrix(c, m, n, ldc)[:] = A @ B
