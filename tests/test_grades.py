@@ -197,7 +197,7 @@ def test_on_a_gpu_other_libraries_multiply_too(grades, monkeypatch):
         lambda device, layouts: ("cublas", "cublas-tf32", ("Triton", product)),
     )
     monkeypatch.setattr(grades, "run", lambda name, A, B, out: product(A, B, out))
-    monkeypatch.setattr(grades._cublas_product, "product", product)
+    monkeypatch.setattr(sys.modules["_cublas_product"], "product", product)
     device = types.SimpleNamespace(kind="cuda", name="cuda:0")
     found = dict(grades.ways(device, np))
     assert [*found] == ["simt", "cublas", "cublas-tf32", "Triton", *grades.JAX]
