@@ -338,6 +338,7 @@ static PyMethodDef methods[] = {
     {"_plan_constants_of_sheet", plan_constants_by_sheet, METH_VARARGS,
      plan_constants_of_sheet_doc},
     {"_plan_estimate", plan_estimate_of, METH_VARARGS, plan_estimate_doc},
+    {"_plan_prefers_mixed", plan_prefers_mixed_of, METH_VARARGS, plan_prefers_mixed_doc},
     {"_keep_proof", keep_proof, METH_VARARGS, keep_proof_doc},
     {"_read_kept_proofs", read_kept_proofs, METH_NOARGS, read_kept_proofs_doc},
     {"_cpu_tensor_cores", cpu_tensor_cores_of, METH_NOARGS, cpu_tensor_cores_doc},

@@ -162,6 +162,10 @@ def test_a_product_is_captured(rng, dtype):
     capture.replay()
     assert same_bits(out.get(), direct(A, B))
     floats = FAKES["ByDlpack1"](A.astype(np.float32))
+    with capture as stream:
+        run("auto", floats, b, out=out, stream=stream)
+    capture.replay()
+    assert same_bits(out.get(), direct(A.astype(np.float32), B))
     with pytest.raises(ValueError, match="pass B as float32"), Capture() as stream:
         run("simt", floats, b, out=out, stream=stream)
 

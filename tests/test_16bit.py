@@ -61,11 +61,72 @@ def test_auto_multiplies_two_operands_of_one_type_as_they_are(like_gpu, rng, dty
 
 
 @pytest.mark.parametrize("types", [(FLOAT16, FLOAT32), (FLOAT32, BFLOAT16)], ids=str)
-def test_operands_of_two_types(model, rng, types):
-    A, B = of(rng, types[0], M, K), of(rng, types[1], K, N)
+def test_a_16bit_and_a_float32_operand(model, rng, monkeypatch, types):
+    """On a GPU with one multiprocessor this product takes long, so `mixed` is faster."""
+    A, B = of(rng, types[0], 128, 512), of(rng, types[1], 512, 128)
     result, launched = launched_by(lambda: run("auto", A, B))
-    assert ("mixed" in launched) == (model == "gpu"), launched
     assert share(result, A, B) <= 1
+    assert ("widen" in launched) == (model == "gpu"), launched
+    assert same_bits(result, run("auto", A.astype(np.float32), B.astype(np.float32)))
+    if model == "gpu":
+        monkeypatch.setenv(MULTIPROCESSORS, "1")
+        for a, b in ((A, B), (np.asfortranarray(A), B), (A, np.asfortranarray(B))):
+            result, launched = launched_by(lambda a=a, b=b: run("auto", a, b))
+            assert "mixed" in launched
+            assert share(result, A, B) <= 1
+
+
+@pytest.mark.parametrize("types", [(FLOAT16, BFLOAT16), (BFLOAT16, FLOAT16)], ids=str)
+def test_operands_of_two_16bit_types(model, rng, monkeypatch, types):
+    """The smaller one is converted, and then the other one if that is faster."""
+    A, B = of(rng, types[0], 192, 512), of(rng, types[1], 512, 128)
+    assert same_bits(run("auto", A, B), run("auto", A.astype(np.float32), B.astype(np.float32)))
+    if model == "gpu":
+        monkeypatch.setenv(MULTIPROCESSORS, "1")
+        result, launched = launched_by(lambda: run("auto", A, B))
+        assert {"widen", "mixed"} <= launched
+        assert same_bits(result, run("auto", A, B.astype(np.float32)))
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "K", "of_A", "of_B", "if_split"),
+    [
+        (64, 256, 7168, False, False, False),
+        (512, 256, 7168, True, True, True),
+        (8192, 256, 7168, True, False, True),
+        (16384, 128, 2816, True, False, True),
+        (1, 32000, 4096, False, True, False),
+        (64, 32000, 4096, False, True, False),
+        (512, 32000, 4096, False, True, True),
+        (4096, 4096, 4096, True, True, True),
+        (8192, 8192, 8192, True, True, True),
+        (8192, 8192, 127, False, False, False),
+        (128, 128, 128, False, False, False),
+    ],
+)
+def test_when_mixed_is_faster_than_a_float32_copy(M, N, K, of_A, of_B, if_split):
+    """As an H200 needs less time. The last: with the pairs of a float32 B."""
+    assert _core._plan_prefers_mixed(132, M, N, K, False, False) == of_A
+    assert _core._plan_prefers_mixed(132, M, N, K, True, False) == of_B
+    assert _core._plan_prefers_mixed(132, M, N, K, False, True) == if_split
+
+
+def test_a_batch_of_both_types_is_computed_together(like_gpu, rng):
+    A, B = of(rng, FLOAT16, 3, M, K), of(rng, FLOAT32, 3, K, N)
+    for a, b in ((A, B), (A[:1], B), (A, B[:1]), (B.transpose(0, 2, 1), A.transpose(0, 2, 1))):
+        result, launched = launched_by(lambda a=a, b=b: run("auto", a, b))
+        assert "widen" in launched
+        floats = run("auto", a.astype(np.float32), b.astype(np.float32))
+        assert same_bits(result, floats)
+
+
+@pytest.mark.parametrize("shape", [(1, 9), (3, 8), (5, 1), (4, 16), (7, 23)], ids=str)
+def test_every_value_is_converted_exactly(like_gpu, rng, shape):
+    """By eight elements at a time, and by single ones."""
+    rows, cols = shape
+    A = of(rng, BFLOAT16, rows, cols)
+    for a in (A, np.asfortranarray(A)):
+        assert np.array_equal(run("auto", a, np.eye(cols, dtype=np.float32)), A.astype(np.float32))
 
 
 @pytest.mark.parametrize("name", ["vec4", "simt", "waves"])

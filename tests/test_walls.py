@@ -39,6 +39,7 @@ MAY_INCLUDE = {
         "base/addend.h",
         "emulator/tensor_core_model.h",
         "gemm/kernel",
+        "gemm/plan",
         "gemm/simt",
         "gemm/small",
     },

@@ -36,7 +36,7 @@ typedef struct {
     /* For a variant that reads it (addend.h). NULL: the result holds C */
     const struct Addend *addend DEFAULT(nullptr);
     /* Of A and of B. If they are not float32, `data` of the matrix is the address of its first
-     * element all the same. Only `direct` and `mixed` take such operands. */
+     * element all the same. Only `direct`, `mixed` and `auto_16bit` take such operands. */
     ElementType elements[2] DEFAULT({});
     /* For the rungs that `auto` launches, only with sgemm_is_symmetric: compute the sums on and
      * below the diagonal, and use those below it above it, too. */

@@ -18,9 +18,8 @@ const Variant *catalog_find(const char *name);
  * reduced precision, and "mma_step", one instruction of tensor cores. */
 const Variant *catalog_find_measured(const char *name);
 
-/* What `auto` launches for two operands of one 16-bit type, and for one of them and a float32 one,
- * on the devices that have it. */
-extern const Variant variant_direct, variant_mixed;
+/* `auto` for operands of 16 bits, on the devices that can run it. */
+extern const Variant variant_auto_16bit;
 
 /* Whether the variant is a call of a library (cublas_open), not a kernel of this package. */
 bool variant_is_library(const Variant *variant);

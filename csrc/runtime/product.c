@@ -101,40 +101,21 @@ static Status multiply_in_separate_buffer(const Product *product, const Batch *b
     return status;
 }
 
-/* The kernel that multiplies operands of 16 bits sooner than `auto` multiplies float32 copies of
- * them; NULL if there is none. The products of a batch that are smaller than the device share
- * launches only in float32. */
-static const Variant *kernel_for(const Product *product)
-{
-    const int64_t most = INT32_MAX - 256; /* so that the corners of all tiles are ints */
-    const int64_t rows = product->out.rows, cols = product->out.cols, depth = product->A.cols;
-    const bool fills_device = rows * cols >= (int64_t)1 << 20;
-    const bool A_has_16 = product->A.type != ELEMENT_FLOAT32,
-               B_has_16 = product->B.type != ELEMENT_FLOAT32;
-    if (rows > most || cols > most || depth > most || (product->count > 1 && !fills_device)) {
-        return NULL;
-    }
-    if (A_has_16 && product->A.type == product->B.type) {
-        return &variant_direct;
-    }
-    return A_has_16 != B_has_16 && depth >= WGMMA_MIN_K ? &variant_mixed : NULL;
-}
-
-static bool runs_16bit(DeviceKind kind, int index, const Variant *kernel)
+static bool runs_16bit(DeviceKind kind, int index)
 {
     const Device *const device = device_kinds[kind];
     return device->runs_16bit ? device->runs_16bit(index)
-                              : device_can_run(kernel, kind, index).code == STATUS_OK;
+                              : device_can_run(&variant_auto_16bit, kind, index).code == STATUS_OK;
 }
 
 Product product_typed(const Product *product, int device)
 {
     Product typed = *product;
     typed.taken[0] = typed.taken[1] = ELEMENT_FLOAT32;
-    const Variant *const kernel =
-        product->variant == catalog_find("auto") ? kernel_for(product) : NULL;
-    if (kernel && runs_16bit(product->kind, device, kernel)) {
-        typed.variant = kernel;
+    const bool has_16bit = product->A.type != ELEMENT_FLOAT32 || product->B.type != ELEMENT_FLOAT32;
+    if (has_16bit && product->variant == catalog_find("auto") &&
+        runs_16bit(product->kind, device)) {
+        typed.variant = &variant_auto_16bit;
         typed.taken[0] = product->A.type;
         typed.taken[1] = product->B.type;
     }

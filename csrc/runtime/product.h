@@ -40,8 +40,8 @@ Status product_run(const Product *product, const struct Batch *batch, const int 
 /* The same product with K = 0 if alpha or K is 0, so that A and B are not read. */
 Product product_as_read(const Product *product);
 
-/* The product as a device computes it: with the kernel that takes its operands of 16 bits as they
- * are, if `auto` has one there. Otherwise they are converted where they are copied. */
+/* The product as a device computes it: its operands of 16 bits as they are, if `auto` takes them
+ * there. Otherwise they are converted where they are copied. */
 Product product_typed(const Product *product, int device);
 
 /* Tells the caller, before the first write, that `out` no longer has its old content. */

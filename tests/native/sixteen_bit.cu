@@ -344,7 +344,8 @@ float draw_float(Random &random, int col)
 bool passes_mixed(Random &random, const Kind &kind, ElementType element)
 {
     const int M = 1 + static_cast<int>(random() % 200), most = 2 * M < 150 ? 2 * M : 150;
-    const int N = 1 + static_cast<int>(random() % most), K = 1 + static_cast<int>(random() % 700);
+    const int N = 1 + static_cast<int>(random() % most),
+              K = WGMMA_MIN_K + static_cast<int>(random() % 600);
     const Operand A(random, kind, element, M, K);
     const Shared<float> wide(static_cast<size_t>(M * K)), b(static_cast<size_t>(K * N)),
         C(static_cast<size_t>(2 * M * N));

@@ -91,6 +91,31 @@ PyObject *plan_constants_by_sheet(PyObject *Py_UNUSED(module), PyObject *args)
     return plan_constants_of_sheet(&gpu, &constants) ? dict_of(&constants) : Py_NewRef(Py_None);
 }
 
+const char plan_prefers_mixed_doc[] =
+    "_plan_prefers_mixed(multiprocessors, M, N, K, of_B, is_split)\n"
+    "\n"
+    "Whether `mixed` is estimated to be faster than `auto` with a float32 copy of the operand of\n"
+    "16 bits, A or B, for K-major matrices on a GPU of compute capability 9.0. is_split: the fp16\n"
+    "pairs of the other operand exist.";
+
+PyObject *plan_prefers_mixed_of(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PlanDevice device = {0, CLUSTER_MOST_BLOCKS, 227 * 1024, &plan_fitted};
+    long long M, N, K;
+    int of_B, is_split;
+    if (!PyArg_ParseTuple(args, "iLLLpp", &device.multiprocessors, &M, &N, &K, &of_B, &is_split)) {
+        return NULL;
+    }
+    _Alignas(16) static float A[4], B[4]; /* two matrices, both aligned */
+    const Sgemm problem = {.A = {A, M, K, K, 1, 0},
+                           .B = {B, K, N, 1, K, 0},
+                           .C = {NULL, M, N, N, 1, 0},
+                           .alpha = 1,
+                           .count = 1};
+    const Sgemm oriented = of_B ? sgemm_transposed(&problem) : problem;
+    return PyBool_FromLong(plan_prefers_mixed(&oriented, is_split, &device));
+}
+
 const char plan_estimate_doc[] =
     "_plan_estimate(constants, multiprocessors, cluster, shared_bytes, rate, start, M, N, K)\n"
     "\n"

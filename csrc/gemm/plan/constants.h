@@ -76,6 +76,14 @@ static const double fused_copying = 1500;       /* and bytes per cycle that the 
 static const double invariant_low_chunk = 1150; /* cycles of a K chunk of a lone tile of 64 x 64 */
 static const double invariant_slice = 0.15;     /* cycles to add a slice of K to a result */
 
+/* mixed: fitted by hand to 11 products on an H200, except for widening_start, which is assumed. */
+static const double mixed_start = 18000;      /* cycles of all launches but the split */
+static const double mixed_product = 0.8;      /* share of fused's time for the product */
+static const double mixed_split_start = 7000; /* cycles to split the float32 operand, */
+static const double mixed_splitting = 1800;   /* and bytes per cycle read and written */
+static const double mixed_margin = 0.95;      /* share of the time in float32 to stay below */
+static const double widening_start = 4000;    /* cycles to make a float32 copy of 16 bits */
+
 /* direct's tiles: rows, columns, stages, and blocks on a multiprocessor. Then the cycles of a stage
  * of 64 steps of K: while other multiprocessors are idle, and what each block adds when all are
  * busy (direct_stage). Fitted by hand to 23 products on an H200. */

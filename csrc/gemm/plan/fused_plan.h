@@ -84,20 +84,29 @@ static inline double fused_product_cycles(const Sgemm *p, int64_t tiles, int wid
     return work_items * of_work + (slices == 1 ? 0 : fused_adding + slices * of_slice);
 }
 
+/* The elements of B as it is split: padded to whole tiles. */
+static inline double fused_padded(const Sgemm *p)
+{
+    return (double)(ceil_div(p->C.cols, FUSED_ROWS) * FUSED_ROWS) *
+           (double)(ceil_div(p->A.cols, FUSED_CHUNK) * FUSED_CHUNK);
+}
+
+/* The cycles that the split of an MN-major B takes longer than that of a K-major one. */
+static inline double fused_strided(const Sgemm *p)
+{
+    const double steps = fused_mn_major * (double)(ceil_div(p->A.cols, FUSED_CHUNK) * FUSED_CHUNK);
+    return p->B.row_stride == 1       ? 0
+           : p->B.row_stride % 4 == 0 ? fmin(steps, fused_second_split)
+                                      : steps;
+}
+
 /* The estimated cycles of a product, given those of all tiles. It overlaps with reading A and
  * writing C, which are so many bytes. B is split before. */
 static inline double fused_and_split(const Sgemm *p, double product, double bytes,
                                      double matrices_of_b)
 {
-    const double steps = (double)(ceil_div(p->A.cols, FUSED_CHUNK) * FUSED_CHUNK);
-    const double padded = (double)(ceil_div(p->C.cols, FUSED_ROWS) * FUSED_ROWS) * steps;
-    const double mn_major = fused_mn_major * steps;
-    const bool in_float4s = p->B.row_stride % 4 == 0;
-    const double strided = p->B.row_stride == 1 ? 0
-                           : in_float4s         ? fmin(mn_major, fused_second_split)
-                                                : mn_major;
-    return pow(pow(product, 4) + pow(bytes / fused_memory, 4), 0.25) + fused_start + strided +
-           12 * matrices_of_b * padded / fused_memory;
+    return pow(pow(product, 4) + pow(bytes / fused_memory, 4), 0.25) + fused_start +
+           fused_strided(p) + 12 * matrices_of_b * fused_padded(p) / fused_memory;
 }
 
 /* A slice has at least four chunks. More slices than fill the GPU 16 times are never faster. */

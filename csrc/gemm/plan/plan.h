@@ -189,6 +189,11 @@ double plan_estimate_tensor(const Sgemm *problem, const TensorCores *cores, Tens
  * Returns how many there are, or 0. */
 int plan_groups(const Sgemm *problems, int count, const TensorCores *cores, FusedGroups *groups);
 
+/* Whether `mixed` is estimated to compute products of an A of 16 bits and a float32 B sooner than
+ * `auto` with a float32 copy of A, on compute capability 9.0. With is_split, the fp16 pairs of B
+ * exist. */
+bool plan_prefers_mixed(const Sgemm *problem, bool is_split, const PlanDevice *device);
+
 /* The estimated cycles of mma. *multiply_adds gets those of the busiest multiprocessor. */
 double plan_estimate_mma(const Sgemm *problem, const TensorCores *cores, double *multiply_adds);
 

@@ -111,6 +111,62 @@ int plan_groups(const Sgemm *problems, int count, const TensorCores *cores, Fuse
     return groups->starts.count;
 }
 
+/* The cycles of `auto`, with fp16 pairs or without. */
+static double estimate_float32(const Sgemm *p, const PlanDevice *device)
+{
+    const TensorCores cores = {true, NULL, device->multiprocessors, device->shared_bytes};
+    TensorRung rung;
+    double cycles = plan_choose(p, device).cycles;
+    if (p->count > 1) {
+        Sgemm one = *p;
+        one.count = 1;
+        const double singly = plan_choose(&one, device).cycles;
+        cycles = fmin(cycles, (double)p->count * fmax(singly, launch_cycles));
+    }
+    return fmin(cycles, plan_estimate_tensor(p, &cores, &rung));
+}
+
+/* The product of a float32 copy of A. */
+static double estimate_widened(const Sgemm *p, const PlanDevice *device)
+{
+    const int64_t matrices = p->A.batch_stride == 0 ? 1 : p->count;
+    const bool by_columns = p->A.col_stride != 1;
+    const int64_t pitch = leading_dimension(by_columns ? p->A.rows : p->A.cols);
+    Sgemm widened = *p;
+    widened.A.data = NULL; /* aligned */
+    widened.A.row_stride = by_columns ? 1 : pitch;
+    widened.A.col_stride = by_columns ? pitch : 1;
+    const double elements = (double)matrices * (double)p->A.rows * (double)p->A.cols;
+    return widening_start + 6 * elements / fused_memory + estimate_float32(&widened, device);
+}
+
+/* One product. `mixed` takes the tiles and slices of fused. */
+static double estimate_mixed(const Sgemm *p, bool is_split, int multiprocessors)
+{
+    const FusedPlan plan = plan_fused(p, false, multiprocessors);
+    const double M = (double)p->C.rows, N = (double)p->C.cols, K = (double)p->A.cols;
+    const int64_t tiles = tiles_of_one(p, false, FUSED_ROWS, plan.width);
+    const double product = mixed_product * fused_product_cycles(p, tiles, plan.width, plan.slices,
+                                                                store_factor(p), multiprocessors);
+    const double memory = (2 * M * K + 4 * fused_padded(p) + 4 * M * N) / fused_memory;
+    const double splitting =
+        mixed_split_start + fused_strided(p) + 8 * fused_padded(p) / mixed_splitting;
+    const double copying = tma_can_load_16bit(&p->A) ? 0 : fused_copy + 4 * M * K / fused_copying;
+    return mixed_start + pow(pow(product, 4) + pow(memory, 4), 0.25) + (is_split ? 0 : splitting) +
+           copying;
+}
+
+bool plan_prefers_mixed(const Sgemm *p, bool is_split, const PlanDevice *device)
+{
+    if (p->A.cols < WGMMA_MIN_K || device->multiprocessors == 0) {
+        return false;
+    }
+    Sgemm one = *p;
+    one.count = 1;
+    const double mixed = estimate_mixed(&one, is_split, device->multiprocessors);
+    return (double)p->count * mixed < mixed_margin * estimate_widened(p, device);
+}
+
 int64_t plan_tensor_batch(TensorRung rung, const Sgemm *batch)
 {
     if (rung == TENSOR_MMA) {

@@ -15,8 +15,8 @@
 #define SGEMM_KERNELS_ERROR_CHECK_H
 
 #include "../../base/addend.h"
+#include "../kernel/stored_element.h"
 #include "split_fp16.h"
-#include "stored_element.h"
 #include "tile_order.h"
 
 namespace {

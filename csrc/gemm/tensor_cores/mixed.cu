@@ -33,7 +33,9 @@ template <int BN_, int STAGES, ElementType ELEMENT> struct MixedTile {
 
     static constexpr KernelSpec spec()
     {
-        return spec_of_tile<MixedTile>("mixed", block_threads);
+        KernelSpec found = spec_of_tile<MixedTile>("mixed", block_threads);
+        found.reads_addend = true;
+        return found;
     }
 };
 
@@ -299,35 +301,17 @@ Status launch_loadable_mixed(const Sgemm *problem, const Launch *where)
                                      : launch_mixed_tile<Narrow>)(problem, where, plan.slices);
 }
 
-/* Copies a 16-bit matrix in float32. */
-template <ElementType ELEMENT>
-__global__ void __launch_bounds__(copy16_threads) widen_rows(const RowCopy16 copy)
-{
-    const Origin first = tile_origin(copy.to, 1, copy16_elements);
-    UNROLL(copy16_elements / copy16_threads)
-    for (int i = threadIdx.x; i < copy16_elements; i += copy16_threads) {
-        if (inside(copy.from, first.row, first.col + i)) {
-            *address(copy.to, first.row, first.col + i) =
-                StoredElement<ELEMENT>::value(*element_16bit(copy.from, first.row, first.col + i));
-        }
-    }
-}
-
 /* A has 16 bits. */
 template <ElementType ELEMENT> Status launch_16bit_a(const Sgemm *problem, const Launch *where)
 {
-    const auto multiply = [&](const Matrix &A) {
+    if (tma_can_load_16bit(&problem->A)) {
+        return launch_loadable_mixed<ELEMENT>(problem, where);
+    }
+    return with_rows_copied_16bit(problem->A, 1, where, [&](const Matrix &A) {
         Sgemm copied = *problem;
         copied.A = A;
-        return launch_unless_short(launch_loadable_mixed<ELEMENT>, &copied, where, WGMMA_MIN_K);
-    };
-    if (problem->A.cols < WGMMA_MIN_K && problem->A.cols > 0) {
-        return with_rows_copied_by(widen_rows<ELEMENT>, "widen_rows", problem->A, sizeof(float),
-                                   where, multiply);
-    }
-    return problem->A.cols == 0 || tma_can_load_16bit(&problem->A)
-               ? multiply(problem->A)
-               : with_rows_copied_16bit(problem->A, 1, where, multiply);
+        return launch_loadable_mixed<ELEMENT>(&copied, where);
+    });
 }
 
 } // namespace
@@ -338,6 +322,12 @@ LAUNCHER(mixed)
     if ((elements[0] == ELEMENT_FLOAT32) == (elements[1] == ELEMENT_FLOAT32)) {
         return status_error(STATUS_UNSUPPORTED, "mixed multiplies a float32 matrix and one of "
                                                 "float16 or bfloat16: convert A or B");
+    }
+    if (problem->A.cols < WGMMA_MIN_K) {
+        return status_error(STATUS_UNSUPPORTED,
+                            "mixed multiplies matrices with K of at least %d, but K is %lld: "
+                            "convert the 16-bit one, and call auto",
+                            WGMMA_MIN_K, static_cast<long long>(problem->A.cols));
     }
     const auto launch = [](ElementType element) {
         return element == ELEMENT_FLOAT16 ? launch_16bit_a<ELEMENT_FLOAT16>

@@ -16,10 +16,7 @@
 #include <string.h>
 
 #include "../kernel/ptx.h"
-
-#ifdef __CUDACC__
-#include <cuda_fp16.h>
-#endif
+#include "../kernel/stored_element.h"
 
 namespace {
 
@@ -89,15 +86,6 @@ __device__ __forceinline__ uint16_t fp16_from_float(float x)
 #endif
 }
 
-__device__ __forceinline__ float float_from_fp16(uint16_t x)
-{
-#ifdef __CUDACC__
-    return __half2float(__ushort_as_half(x));
-#else
-    return grid_float_of_half(x);
-#endif
-}
-
 struct alignas(8) Pair {
     float x, y;
 };
@@ -124,17 +112,6 @@ __device__ __forceinline__ unsigned bits_of(float x)
     unsigned bits;
     memcpy(&bits, &x, sizeof bits);
     return bits;
-#endif
-}
-
-__device__ __forceinline__ float float_of_bits(unsigned bits)
-{
-#ifdef __CUDACC__
-    return __uint_as_float(bits);
-#else
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
 #endif
 }
 

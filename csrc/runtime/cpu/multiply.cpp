@@ -251,7 +251,7 @@ static Status multiply_singly(const Product *products, int64_t count)
     return status;
 }
 
-/* Those with operands of 16 bits that a kernel takes as they are have a launch each. */
+/* Those with operands of 16 bits, which `auto` takes as they are, have a launch each. */
 static bool has_own_launch(const Product &product)
 {
     return product_typed(&product, product.device).variant != product.variant;

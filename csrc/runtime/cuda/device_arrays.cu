@@ -445,8 +445,8 @@ Status allocate_many(int64_t count, Many *many)
                         static_cast<long long>(count));
 }
 
-/* Computes products that are not empty. With one GPU, those that `direct` multiplies have a launch
- * each. */
+/* Computes products that are not empty. With one GPU, those with operands of 16 bits have a
+ * launch each. */
 Status compute_many(StreamScope *scope, const Many &many, const int *devices, int gpus)
 {
     const Variant *const variant = many.products->variant;

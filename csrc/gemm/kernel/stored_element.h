@@ -2,9 +2,35 @@
 #ifndef SGEMM_KERNELS_STORED_ELEMENT_H
 #define SGEMM_KERNELS_STORED_ELEMENT_H
 
-#include "split_fp16.h"
+#include <string.h>
+
+#include "kernel.h"
+
+#ifdef __CUDACC__
+#include <cuda_fp16.h>
+#endif
 
 namespace {
+
+__device__ __forceinline__ float float_from_fp16(uint16_t x)
+{
+#ifdef __CUDACC__
+    return __half2float(__ushort_as_half(x));
+#else
+    return grid_float_of_half(x);
+#endif
+}
+
+__device__ __forceinline__ float float_of_bits(unsigned bits)
+{
+#ifdef __CUDACC__
+    return __uint_as_float(bits);
+#else
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+#endif
+}
 
 template <ElementType ELEMENT> struct StoredElement {
     typedef uint16_t Stored;
