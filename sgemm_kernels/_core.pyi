@@ -304,6 +304,9 @@ def _plan_constants_of_sheet(
     multiprocessors: int,
     /,
 ) -> dict[str, float] | None: ...
+def _plan_prefers_mixed(
+    multiprocessors: int, M: int, N: int, K: int, of_B: bool, is_split: bool, /
+) -> bool: ...
 def _plan_estimate(
     constants: dict[str, float],
     multiprocessors: int,

@@ -1,6 +1,6 @@
 // `auto` for operands of 16 bits, on GPUs of compute capability 9.0: `direct` for two of one type;
-// for one beside a float32 operand `mixed`, if that is estimated to be faster; otherwise `auto` with
-// a float32 copy.
+// for one beside a float32 operand `mixed`, if that is estimated to be faster; otherwise `auto`
+// with a float32 copy.
 #ifndef SGEMM_TRACED // the traced build counts the rungs
 #include "../base/addend.h"
 #include "kernel/kernel.h"

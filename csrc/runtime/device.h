@@ -67,8 +67,8 @@ typedef struct {
      * if the kind of device has no compute capability. */
     void (*compute_capability)(int index, int capability[2]);
 
-    /* Whether `auto` on the device takes operands of 16 bits as they are: variant_auto_16bit. Cheap.
-     * NULL if it does on every device that can run that. */
+    /* Whether `auto` on the device takes operands of 16 bits as they are (variant_auto_16bit).
+     * Cheap. NULL if it does on every device that can run that. */
     bool (*runs_16bit)(int index);
 
     /* Describes a device, 0 <= index < count. */

@@ -15,7 +15,8 @@
 # driver.cpp checks every rung, workers.c the copies, team.c the threads of a call on several GPUs,
 # tensor_cores.cu the bits of tensor cores, hopper.cu the instructions for warpgroups and clusters,
 # small_batch.cu the kernels for batches of small products, grouped.cu the one for products of
-# different shapes, sixteen_bit.cu the one for two operands of 16 bits.
+# different shapes, sixteen_bit.cu those for operands of 16 bits, auto_16bit.cu the choice among
+# these when memory is short.
 # planted.cu, workers.c, team.c and hopper.cu contain bugs, plant.py puts some into three rungs,
 # and each checker must find its own. Those targets need g++: clang 14's ThreadSanitizer
 # misses races in large blocks.
@@ -70,6 +71,8 @@ SMALL_BATCH_SOURCES := $(addprefix csrc/gemm/plan/,small_batch_plan.c plan.c pla
 SINGLE_FILE := tensor_cores hopper small_batch grouped sixteen_bit
 DEVICE_SOURCES := csrc/base/status.c csrc/base/threads.c csrc/base/undisturbed.c \
 	$(SMALL_BATCH_SOURCES) $(wildcard csrc/emulator/*.cpp)
+AUTO_16BIT_SOURCES := tests/native/auto_16bit.cu $(DEVICE_SOURCES) csrc/base/variant.c \
+	$(addprefix csrc/gemm/plan/,plan_cache.c proofs.c tensor_cores.c)
 asan_alone := $(DEVICE_SOURCES)
 tsan_alone := $(DEVICE_SOURCES)
 poison_alone := $(DEVICE_SOURCES)
@@ -92,6 +95,9 @@ $(SINGLE_FILE:%=build/check/$(1)/%): build/check/$(1)/%: $$($(1)_alone:%=build/c
 		$$($(1)_kernels_of)/tests/native/%.cu.o $$($(1)_alone_nvcc)
 	$$($(1)_link) $$^ -o $$@
 
+build/check/$(1)/auto_16bit: $$(AUTO_16BIT_SOURCES:%=build/check/$(1)/%.o)
+	$$($(1)_link) $$^ -o $$@
+
 build/check/$(1)/%.cu.o: %.cu tests/native/checks.mk | build/check/$(1)/compiler
 	@mkdir -p $$(@D)
 	$$(CXX) -x c++ -std=c++20 -Icsrc/gemm/tensor_cores $$($(1)_flags) $$($(1)_kernels) -c $$< -o $$@
@@ -107,7 +113,8 @@ build/check/$(1)/%.c.o: %.c tests/native/checks.mk | build/check/$(1)/compiler b
 	@mkdir -p $$(@D)
 	$$(CC) -std=c11 $$($(1)_flags) -c $$< -o $$@
 
--include $$($(1)_objects:.o=.d) $(SINGLE_FILE:%=build/check/$(1)/tests/native/%.cu.d)
+-include $$($(1)_objects:.o=.d) $(SINGLE_FILE:%=build/check/$(1)/tests/native/%.cu.d) \
+	build/check/$(1)/tests/native/auto_16bit.cu.d
 endef
 $(foreach checker,asan tsan poison gpu,$(eval $(call CHECKER,$(checker))))
 
@@ -190,6 +197,7 @@ checkers-poison: build/check/poison/hopper
 asan: WORKERS := build/check/asan/workers
 asan: HOPPER := build/check/asan/hopper --planted
 asan: build/check/asan/driver build/check/asan/workers $(SINGLE_FILE:%=build/check/asan/%) \
+		build/check/asan/auto_16bit \
 		build/check/asan/tile2d_overread build/check/asan/async_overread
 	$< cpu edges big
 	$< cpu --planted none edges big
@@ -213,6 +221,7 @@ asan: build/check/asan/driver build/check/asan/workers $(SINGLE_FILE:%=build/che
 	build/check/asan/small_batch 300
 	build/check/asan/grouped 40
 	build/check/asan/sixteen_bit 42
+	build/check/asan/auto_16bit
 	@$(MUST_FIND) 'heap-buffer-overflow.*hopper\.cu' $(HOPPER) part_overread
 	$(WORKERS)
 	@$(MUST_FIND) 'heap-use-after-free.*csrc/runtime/workers\.c' $(WORKERS) --planted gone
