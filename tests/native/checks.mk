@@ -72,7 +72,7 @@ SINGLE_FILE := tensor_cores hopper small_batch grouped sixteen_bit
 DEVICE_SOURCES := csrc/base/status.c csrc/base/threads.c csrc/base/undisturbed.c \
 	$(SMALL_BATCH_SOURCES) $(wildcard csrc/emulator/*.cpp)
 AUTO_16BIT_SOURCES := tests/native/auto_16bit.cu $(DEVICE_SOURCES) csrc/base/variant.c \
-	$(addprefix csrc/gemm/plan/,plan_cache.c proofs.c tensor_cores.c)
+	$(filter-out $(SMALL_BATCH_SOURCES),$(wildcard csrc/gemm/plan/*.c))
 asan_alone := $(DEVICE_SOURCES)
 tsan_alone := $(DEVICE_SOURCES)
 poison_alone := $(DEVICE_SOURCES)
