@@ -111,6 +111,14 @@ def test_when_mixed_is_faster_than_a_float32_copy(M, N, K, of_A, of_B, if_split)
     assert _core._plan_prefers_mixed(132, M, N, K, False, True) == if_split
 
 
+@pytest.mark.parametrize(("count", "size", "kernel"), [(5, 40, "direct"), (8000, 4, "widen")])
+def test_a_batch_of_tiny_products_shares_blocks_in_float32(like_gpu, rng, count, size, kernel):
+    A, B = of(rng, FLOAT16, count, size, size), of(rng, FLOAT16, count, size, size)
+    result, launched = launched_by(lambda: run("auto", A, B))
+    assert kernel in launched
+    assert np.allclose(result, A.astype(np.float64) @ B.astype(np.float64), atol=1e-5)
+
+
 def test_a_batch_of_both_types_is_computed_together(like_gpu, rng):
     A, B = of(rng, FLOAT16, 3, M, K), of(rng, FLOAT32, 3, K, N)
     for a, b in ((A, B), (A[:1], B), (A, B[:1]), (B.transpose(0, 2, 1), A.transpose(0, 2, 1))):

@@ -141,33 +141,30 @@ Status with_widened(const Sgemm *problem, const Launch *where, int operand, Laun
 
 /* ------------------------------------------------------------------ the choice */
 
-/* The kernel that takes the operands as they are, if that is estimated to be faster. The products
- * of a batch that are smaller than the device share launches only in float32. */
+/* The kernel that takes the operands as they are, if that is estimated to be faster. */
 Status choose(const Sgemm *problem, const Launch *where, const Variant **kernel)
 {
     const int64_t most = INT32_MAX - 256; // so that the corners of all tiles are ints
-    const int64_t rows = problem->C.rows, cols = problem->C.cols;
-    const ElementType *const elements = where->elements;
+    const ElementType of_a = where->elements[0], of_b = where->elements[1];
     *kernel = nullptr;
-    if (rows > most || cols > most || problem->A.cols > most) {
-        return status_ok();
-    }
-    if (elements[0] == elements[1]) {
-        const bool fills_device = rows * cols >= int64_t{1} << 20;
-        *kernel = problem->count == 1 || fills_device ? &variant_direct : nullptr;
-        return status_ok();
-    }
-    if (elements[0] != ELEMENT_FLOAT32 && elements[1] != ELEMENT_FLOAT32) {
+    if (problem->C.rows > most || problem->C.cols > most || problem->A.cols > most ||
+        (of_a != of_b && of_a != ELEMENT_FLOAT32 && of_b != ELEMENT_FLOAT32)) {
         return status_ok();
     }
     PlanDevice device;
     const Status status = ON_DEVICE(plan_device)(where, &device);
-    const int of_float32 = elements[0] == ELEMENT_FLOAT32 ? 0 : 1;
-    const Sgemm oriented = of_float32 == 0 ? sgemm_transposed(problem) : *problem;
-    const Prepared *const pairs = where->prepared[of_float32];
-    if (status.code == STATUS_OK && plan_prefers_mixed(&oriented, pairs && pairs->ready, &device)) {
-        *kernel = &variant_mixed;
+    if (status.code != STATUS_OK) {
+        return status;
     }
+    if (of_a == of_b) {
+        *kernel = plan_prefers_direct(problem, &device) ? &variant_direct : nullptr;
+        return status;
+    }
+    const bool swapped = of_a == ELEMENT_FLOAT32;
+    const Sgemm oriented = swapped ? sgemm_transposed(problem) : *problem;
+    const Prepared *const pairs = where->prepared[swapped ? 0 : 1];
+    *kernel =
+        plan_prefers_mixed(&oriented, pairs && pairs->ready, &device) ? &variant_mixed : nullptr;
     return status;
 }
 

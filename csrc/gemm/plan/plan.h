@@ -194,6 +194,10 @@ int plan_groups(const Sgemm *problems, int count, const TensorCores *cores, Fuse
  * exist. */
 bool plan_prefers_mixed(const Sgemm *problem, bool is_split, const PlanDevice *device);
 
+/* The same for `direct` and two operands of one 16-bit type. It computes all single products;
+ * batches of tiny ones are faster in float32. */
+bool plan_prefers_direct(const Sgemm *problem, const PlanDevice *device);
+
 /* The estimated cycles of mma. *multiply_adds gets those of the busiest multiprocessor. */
 double plan_estimate_mma(const Sgemm *problem, const TensorCores *cores, double *multiply_adds);
 

@@ -1,5 +1,6 @@
 #include "plan.h"
 
+#include "direct_plan.h"
 #include "fused_plan.h"
 #include "waves_plan.h"
 
@@ -126,18 +127,15 @@ static double estimate_float32(const Sgemm *p, const PlanDevice *device)
     return fmin(cycles, plan_estimate_tensor(p, &cores, &rung));
 }
 
-/* The product of a float32 copy of A. */
-static double estimate_widened(const Sgemm *p, const PlanDevice *device)
+/* The cycles to make a float32 copy of a matrix of 16 bits, or of a batch. X becomes the copy. */
+static double widening(Matrix *X, int64_t count)
 {
-    const int64_t matrices = p->A.batch_stride == 0 ? 1 : p->count;
-    const bool by_columns = p->A.col_stride != 1;
-    const int64_t pitch = leading_dimension(by_columns ? p->A.rows : p->A.cols);
-    Sgemm widened = *p;
-    widened.A.data = NULL; /* aligned */
-    widened.A.row_stride = by_columns ? 1 : pitch;
-    widened.A.col_stride = by_columns ? pitch : 1;
-    const double elements = (double)matrices * (double)p->A.rows * (double)p->A.cols;
-    return widening_start + 6 * elements / fused_memory + estimate_float32(&widened, device);
+    const double matrices = X->batch_stride == 0 ? 1 : (double)count;
+    const bool by_columns = X->col_stride != 1;
+    const int64_t pitch = leading_dimension(by_columns ? X->rows : X->cols);
+    X->row_stride = by_columns ? 1 : pitch;
+    X->col_stride = by_columns ? pitch : 1;
+    return widening_start + 6 * matrices * (double)X->rows * (double)X->cols / fused_memory;
 }
 
 /* One product. `mixed` takes the tiles and slices of fused. */
@@ -164,7 +162,21 @@ bool plan_prefers_mixed(const Sgemm *p, bool is_split, const PlanDevice *device)
     Sgemm one = *p;
     one.count = 1;
     const double mixed = estimate_mixed(&one, is_split, device->multiprocessors);
-    return (double)p->count * mixed < mixed_margin * estimate_widened(p, device);
+    Sgemm widened = *p;
+    widened.A.data = NULL; /* aligned */
+    const double copying = widening(&widened.A, p->count);
+    return (double)p->count * mixed < mixed_margin * (copying + estimate_float32(&widened, device));
+}
+
+bool plan_prefers_direct(const Sgemm *p, const PlanDevice *device)
+{
+    if (p->count == 1 || device->multiprocessors == 0) {
+        return p->count == 1;
+    }
+    Sgemm widened = *p;
+    const double copying = widening(&widened.A, p->count) + widening(&widened.B, p->count);
+    return device->constants->launch + plan_direct(p, device->multiprocessors).cycles <
+           copying + estimate_float32(&widened, device);
 }
 
 int64_t plan_tensor_batch(TensorRung rung, const Sgemm *batch)
