@@ -306,10 +306,10 @@ static Status launch_either(Arguments... arguments)
  * kernel need not use address(), so it gets one matrix at a time. */
 #ifdef SGEMM_CUSTOM
 #define BATCHED_VARIANT VARIANT
-#define ARCHITECTURE_SPECIFIC_BATCHED_VARIANT ARCHITECTURE_SPECIFIC_VARIANT
+#define BATCHED_ARCHITECTURE_SPECIFIC_VARIANT ARCHITECTURE_SPECIFIC_VARIANT
 #else
 #define BATCHED_VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, false, BATCH_OF_LAUNCH)
-#define ARCHITECTURE_SPECIFIC_BATCHED_VARIANT(name, ...)                                           \
+#define BATCHED_ARCHITECTURE_SPECIFIC_VARIANT(name, ...)                                           \
     DEFINE_VARIANT(name, __VA_ARGS__, true, BATCH_OF_LAUNCH)
 #endif
 

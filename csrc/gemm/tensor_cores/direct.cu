@@ -642,6 +642,6 @@ LAUNCHER(direct)
     });
 }
 
-ARCHITECTURE_SPECIFIC_BATCHED_VARIANT(direct,
+BATCHED_ARCHITECTURE_SPECIFIC_VARIANT(direct,
                                       "two 16-bit operands, read by tensor cores as they are",
                                       nullptr, (DirectTile<128, 2, 6, 1>::spec()), {9, 0});
