@@ -216,7 +216,7 @@ LAUNCHER(auto_16bit)
     return multiply(problem, where);
 }
 
-WHOLE_BATCH_ARCHITECTURE_SPECIFIC_VARIANT(auto_16bit,
-                                          "A or B has 16 bits: auto takes them as they are",
-                                          nullptr, KernelSpec{.reads_addend = true}, {9, 0});
+ANY_BATCH_ARCHITECTURE_SPECIFIC_VARIANT(auto_16bit,
+                                        "A or B has 16 bits: auto takes them as they are", nullptr,
+                                        KernelSpec{.reads_addend = true}, {9, 0});
 #endif

@@ -4,8 +4,8 @@
 #define variant_direct planted_direct
 #define variant_mixed planted_mixed
 #include "../../csrc/gemm/kernel/launch.h"
-#undef WHOLE_BATCH_ARCHITECTURE_SPECIFIC_VARIANT
-#define WHOLE_BATCH_ARCHITECTURE_SPECIFIC_VARIANT(...) static_assert(true, "")
+#undef ANY_BATCH_ARCHITECTURE_SPECIFIC_VARIANT
+#define ANY_BATCH_ARCHITECTURE_SPECIFIC_VARIANT(...) static_assert(true, "")
 #include "../../csrc/gemm/auto_16bit.cu"
 
 #include <stdio.h>

@@ -292,15 +292,13 @@ static Status launch_either(Arguments... arguments)
 #define VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, false, 1)
 #define ARCHITECTURE_SPECIFIC_VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, true, 1)
 
-/* The same for a variant whose launcher takes batches of any size; the first has a MANY_LAUNCHER,
- * too. */
+/* The same for a variant with a MANY_LAUNCHER, whose launcher takes batches of any size. */
 #define WHOLE_BATCH_VARIANT(name, ...) DEFINE_MANY_VARIANT(name, __VA_ARGS__, false, INT32_MAX)
-
-#define WHOLE_BATCH_ARCHITECTURE_SPECIFIC_VARIANT(name, ...)                                       \
-    DEFINE_VARIANT(name, __VA_ARGS__, true, INT32_MAX)
 
 /* The same for a variant whose launcher takes batches of any size, but no lists of products. */
 #define ANY_BATCH_VARIANT(name, ...) DEFINE_VARIANT(name, __VA_ARGS__, false, INT32_MAX)
+#define ANY_BATCH_ARCHITECTURE_SPECIFIC_VARIANT(name, ...)                                         \
+    DEFINE_VARIANT(name, __VA_ARGS__, true, INT32_MAX)
 
 /* The same for a variant whose launcher takes batches as large as a grid's size in y. A custom
  * kernel need not use address(), so it gets one matrix at a time. */
