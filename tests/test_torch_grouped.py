@@ -2,6 +2,8 @@
 
 import pytest
 
+from sgemm_kernels import _core
+
 from .support import printed_by
 
 torch = pytest.importorskip("torch", minversion="2.10")
@@ -67,6 +69,33 @@ def test_grouped_products_and_their_gradients(place, taken, case):
     assert theirs.shape == out.shape
     assert theirs.stride() == out.stride()
     assert torch.allclose(theirs, out, atol=1e-5)
+
+
+def test_groups_of_rows_are_one_launch_on_tensor_cores(place, taken, monkeypatch):
+    """Forward and backward: the weights are K-major in one of them, and MN-major in the other."""
+    monkeypatch.setenv("SGEMM_KERNELS_CPU_MULTIPROCESSORS", "4")
+    monkeypatch.setenv("SGEMM_KERNELS_CPU_COPIES", "0")
+    ends = torch.tensor([40, 40, 105, 106, 300], dtype=torch.int32, device=place)
+    tokens = torch.rand(300, 512, device=place, requires_grad=True)
+    weights = torch.rand(5, 128, 512, device=place)
+    of_out = torch.rand(300, 128, device=place)
+    _core._launched(True)
+    try:
+        out = grouped_mm(tokens, weights.mT, offs=ends)
+        (gradient,) = torch.autograd.grad(out, tokens, of_out)
+    finally:
+        launched = _core._launched(False)
+    assert taken() == {"_grouped_mm": {"taken": 2}}
+    if place == "cpu":
+        assert launched >= {"fused", "recompute"}, launched
+        assert "grouped" not in launched
+    begin = 0
+    for weight, end in zip(weights, ends.tolist(), strict=True):
+        rows = slice(begin, end)
+        if begin < end:
+            assert share(out[rows], tokens[rows], weight.T) <= 1
+            assert share(gradient[rows], of_out[rows], weight) <= 1
+        begin = end
 
 
 def test_rows_of_the_result_are_padded_as_by_pytorch(taken, place):
