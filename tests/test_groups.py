@@ -108,30 +108,39 @@ def test_more_groups_than_a_launch_has(rng, monkeypatch):
     assert worst_share(out, rows_of(tokens, sizes), weights) <= 1
 
 
-def test_rows_that_do_not_follow_each_other(rng):
-    """Groups apart from each other, or in another order, and one that is twice in the list."""
+def test_arrays_of_their_own(rng):
+    """Each group has its own memory, in any order; one is twice in the list."""
     tokens, weights = tokens_and_weights(rng, True)
-    result = np.empty((len(tokens), N), np.float32)
-    groups, out = rows_of(tokens), rows_of(result)
-    for order in ([0, 1, 4, 5, 8], [8, 5, 4, 1, 0], [0, 1, 3, 4, 5, 6, 8]):
-        lists = [[each[n] for n in order] for each in (groups, weights, out)]
-        launched_by(*lists)
-        assert worst_share(lists[2], *lists[:2]) <= 1
-    out = rows_of(np.empty((5 * 95, N), np.float32), [95] * 5)
-    launched_by([groups[1]] * 5, weights[:5], out)
-    assert worst_share(out, [groups[1]] * 5, weights[:5]) <= 1
+    groups = [rows.copy() for rows in rows_of(tokens)]
+    weights = [np.asarray(weight.T.copy()).T for weight in weights]
+    for order in (range(9), [8, 5, 4, 1, 0], [1, 1, 3, 3, 5]):
+        chosen = [[each[n] for n in order] for each in (groups, weights)]
+        out = [np.full((len(rows), N), 7, np.float32) for rows in chosen[0]]
+        assert "fused" in launched_by(*chosen, out)
+        assert worst_share(out, *chosen) <= 1
 
 
-def test_a_tile_reads_no_memory_behind_a_matrix(rng):
-    """TMA loads 128 rows of weights. If others follow at once, that is memory of the next group;
-    otherwise another allocation need not have memory there."""
-    sizes = [size for size in SIZES if size]
-    tokens, weights = tokens_and_weights(rng, True, sizes)
-    out = rows_of(np.empty((len(tokens), N - 28), np.float32), sizes)
-    groups = rows_of(tokens, sizes)
-    apart = [weight[:, :-28] for weight in weights]
-    assert "fused" not in launched_by(groups, apart, out)
-    assert worst_share(out, groups, apart) <= 1
-    next_to_each_other = list(np.stack([weight.T for weight in apart]).mT)
-    assert "fused" in launched_by(groups, next_to_each_other, out)
-    assert worst_share(out, groups, next_to_each_other) <= 1
+@pytest.mark.parametrize("k_major", [True, False])
+def test_a_tile_reads_nothing_behind_a_matrix(rng, k_major):
+    """Neither rows of a tile nor steps of a K chunk that the matrix lacks."""
+    tokens, _ = tokens_and_weights(rng, True, k=500)
+    stack = np.full((len(SIZES), 600, 600), np.nan, np.float32)
+    weights = list(stack[:, :100, :500].mT if k_major else stack[:, :500, :100])
+    for weight in weights:
+        weight[:] = uniform(rng, 500, 100)
+    out = rows_of(np.empty((len(tokens), 100), np.float32))
+    assert "fused" in launched_by(rows_of(tokens), weights, out)
+    assert worst_share(out, rows_of(tokens), weights) <= 1
+
+
+def test_what_is_not_one_launch(rng):
+    """Other factors and other sizes of the weights."""
+    tokens, weights = tokens_and_weights(rng, True)
+    groups = rows_of(tokens)
+    weights[4] = uniform(rng, N + 4, K).T
+    out = [
+        np.empty((len(rows), weight.shape[1]), np.float32)
+        for rows, weight in zip(groups, weights, strict=True)
+    ]
+    launched_by(groups, weights, out)
+    assert worst_share(out, groups, weights) <= 1

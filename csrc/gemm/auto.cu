@@ -572,8 +572,8 @@ static Status launch_groups(const Sgemm *problems, int count, int listed, const 
         return status_ok();
     }
     const Status status = launch_fused_groups(&groups, where);
-    *launched = status.code != STATUS_OUT_OF_MEMORY; // simt needs less
-    return *launched ? status : status_ok();
+    *launched = status.code != STATUS_OUT_OF_MEMORY && status.code != STATUS_DEVICE;
+    return *launched ? status : status_ok(); // each product needs less
 }
 
 /* Launches a product, or leaves it to a launch of several. */

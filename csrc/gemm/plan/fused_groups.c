@@ -4,46 +4,33 @@
 
 enum { FLOAT = sizeof(float), MOST_PAIRS = 512 << 20 /* bytes of fp16 pairs of a launch */ };
 
-static int64_t bytes_between(const Matrix *X, const Matrix *Y)
-{
-    return (int64_t)((uintptr_t)Y->data - (uintptr_t)X->data);
-}
-
 static bool is_alike(const Matrix *X, const Matrix *Y)
 {
     return X->rows == Y->rows && X->cols == Y->cols && X->row_stride == Y->row_stride &&
            X->col_stride == Y->col_stride;
 }
 
-/* Adds the columns of a matrix to those before it in the same matrix, if they follow them. One
- * column has any stride. */
-static bool add_columns(Matrix *all, const Matrix *next)
+/* How far behind `first` a matrix is, in units of so many bytes. False if that is no integer, or
+ * too far. */
+static bool find_distance(const Matrix *first, const Matrix *next, int64_t unit, int *distance)
 {
-    const int64_t bytes = bytes_between(all, next);
-    const int64_t stride = all->cols > 1 ? all->col_stride : bytes / FLOAT;
-    if (all->rows != next->rows || all->row_stride != next->row_stride ||
-        bytes != stride * all->cols * FLOAT || (next->cols > 1 && next->col_stride != stride)) {
-        return false;
-    }
-    all->cols += next->cols;
-    all->col_stride = stride;
-    return true;
+    const int64_t most = 1 << 30;
+    const int64_t bytes = (int64_t)((uintptr_t)next->data - (uintptr_t)first->data);
+    *distance = (int)(bytes / unit);
+    return bytes % unit == 0 && bytes / unit > -most && bytes / unit < most;
 }
 
-/* The first line of a group's A, counted from the first group's; -1 if TMA cannot load both as one
- * matrix. A tile may read lines behind the last one of a matrix. If the next group's A does not
- * begin there, memory need not, so tiles must end with the matrix. */
-static int64_t first_line(const FusedGroups *groups, const Matrix *A)
+/* Adds the columns of a matrix to those of `groups` others. One column has any stride. */
+static bool add_columns(Matrix *all, const Matrix *next, int groups)
 {
-    const Matrix lines = fused_lines(&groups->whole);
-    const bool is_mn_major = fused_is_mn_major(&groups->whole);
-    const int64_t bytes = bytes_between(&groups->whole.A, A), pitch = lines.row_stride * FLOAT;
-    const int64_t line = bytes / pitch, last = groups->starts.lines[groups->starts.count - 1];
-    const bool tiles_fit = lines.rows % (is_mn_major ? FUSED_CHUNK : FUSED_ROWS) == 0;
-    const bool is_next = !is_mn_major && line - last <= lines.rows;
-    const bool loads = is_alike(&groups->whole.A, A) && bytes == line * pitch && line >= last &&
-                       line <= INT32_MAX - lines.rows && (tiles_fit || is_next);
-    return loads ? line : -1;
+    const bool has_stride = all->cols > groups;
+    if (all->rows != next->rows || all->row_stride != next->row_stride ||
+        (has_stride && next->cols > 1 && next->col_stride != all->col_stride)) {
+        return false;
+    }
+    all->col_stride = next->cols > 1 ? next->col_stride : all->col_stride;
+    all->cols += next->cols;
+    return true;
 }
 
 static bool has_memory(int64_t cols, int64_t K)
@@ -52,23 +39,40 @@ static bool has_memory(int64_t cols, int64_t K)
                                     MOST_PAIRS / (FLOAT * ceil_div(K, FUSED_CHUNK) * FUSED_CHUNK);
 }
 
-static bool add_group(FusedGroups *groups, const Sgemm *next)
+static bool add_group(FusedGroups *groups, const Sgemm *first, const Sgemm *next)
 {
     GroupStarts *const starts = &groups->starts;
     Sgemm *const whole = &groups->whole;
+    const int n = starts->count;
     Matrix B = whole->B, C = whole->C;
-    const int64_t line = first_line(groups, &next->A);
-    if (starts->count == FUSED_GROUPS_MOST || next->alpha != whole->alpha ||
-        next->beta != whole->beta || line < 0 || !add_columns(&B, &next->B) ||
-        !add_columns(&C, &next->C) || (B.row_stride != 1 && B.col_stride != 1) ||
-        !has_memory(C.cols, B.rows)) {
+    if (n == FUSED_GROUPS_MOST || next->alpha != first->alpha || next->beta != first->beta ||
+        !is_alike(&first->A, &next->A) || !add_columns(&B, &next->B, n) ||
+        !add_columns(&C, &next->C, n) || !has_memory(C.cols, B.rows) ||
+        !find_distance(&first->A, &next->A, FUSED_GROUPS_UNIT, &starts->A[n]) ||
+        !find_distance(&first->B, &next->B, FUSED_GROUPS_UNIT, &starts->B[n]) ||
+        !find_distance(&first->C, &next->C, FLOAT, &starts->C[n])) {
         return false;
     }
     whole->B = B;
     whole->C = C;
-    starts->lines[starts->count++] = (int)line;
-    starts->cols[starts->count] = (int)C.cols;
+    starts->cols[++starts->count] = (int)C.cols;
     return true;
+}
+
+/* Counts the places of A from the lowest address. */
+static void place_lowest_first(FusedGroups *groups)
+{
+    GroupStarts *const starts = &groups->starts;
+    int lowest = 0, highest = 0;
+    for (int n = 0; n < starts->count; ++n) {
+        lowest = starts->A[n] < lowest ? starts->A[n] : lowest;
+        highest = starts->A[n] > highest ? starts->A[n] : highest;
+    }
+    for (int n = 0; n < starts->count; ++n) {
+        starts->A[n] -= lowest;
+    }
+    groups->whole.A.data += (int64_t)lowest * (FUSED_GROUPS_UNIT / FLOAT);
+    groups->places = highest - lowest + 1;
 }
 
 static Sgemm oriented(const Sgemm *problem, bool transposed)
@@ -76,25 +80,27 @@ static Sgemm oriented(const Sgemm *problem, bool transposed)
     return transposed ? sgemm_transposed(problem) : *problem;
 }
 
-/* Finds groups of columns of C; if `transposed`, of rows. */
+/* Finds products whose C have different columns; if `transposed`, different rows. */
 static int find_oriented(const Sgemm *problems, int count, bool transposed, FusedGroups *groups)
 {
     GroupStarts *const starts = &groups->starts;
-    groups->whole = oriented(&problems[0], transposed);
-    groups->transposed = transposed;
-    const Matrix lines = fused_lines(&groups->whole);
-    if (!tma_can_load(&lines) || !has_memory(groups->whole.C.cols, groups->whole.A.cols)) {
+    const Sgemm first = oriented(&problems[0], transposed);
+    const Matrix lines = fused_lines(&first);
+    if (!tma_can_load(&lines) || first.B.row_stride != 1 ||
+        !has_memory(first.C.cols, first.A.cols)) {
         return 0;
     }
+    groups->whole = first;
+    groups->transposed = transposed;
     starts->count = 1;
-    starts->cols[0] = starts->lines[0] = 0;
-    starts->cols[1] = (int)groups->whole.C.cols;
+    starts->cols[0] = starts->A[0] = starts->B[0] = starts->C[0] = 0;
+    starts->cols[1] = (int)first.C.cols;
     bool belongs = true;
     for (int n = 1; n < count && belongs; ++n) {
         const Sgemm next = oriented(&problems[n], transposed);
-        belongs = add_group(groups, &next);
+        belongs = add_group(groups, &first, &next);
     }
-    starts->lines[starts->count] = (int)(starts->lines[starts->count - 1] + lines.rows);
+    place_lowest_first(groups);
     return starts->count;
 }
 

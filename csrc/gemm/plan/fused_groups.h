@@ -1,6 +1,5 @@
 /* Products of a list that the rung `fused` computes in one launch: a mixture of experts, for
- * example. Each group of rows, tokens of an expert, has a matrix of its own, and the groups follow
- * each other in memory. */
+ * example. Each has its own number of rows, tokens of an expert, and its own matrix. */
 #ifndef SGEMM_KERNELS_FUSED_GROUPS_H
 #define SGEMM_KERNELS_FUSED_GROUPS_H
 
@@ -13,20 +12,22 @@ extern "C" {
 
 /* The most groups of a launch. They are the kernel's parameter, so a launch copies no memory and
  * works in every stream. Parameters may have 4 KB with the drivers of CUDA 12. */
-enum { FUSED_GROUPS_MOST = 240 };
+enum { FUSED_GROUPS_MOST = 160, FUSED_GROUPS_UNIT = 16 /* bytes */ };
 
 /* Where each group begins, and where the last one ends. */
 typedef struct {
     int count;
-    int cols[FUSED_GROUPS_MOST + 1];  /* of B and C */
-    int tiles[FUSED_GROUPS_MOST + 1]; /* of C */
-    int lines[FUSED_GROUPS_MOST + 1]; /* of A, as TMA sees all of them */
+    int cols[FUSED_GROUPS_MOST + 1];                /* of B and C, if all groups were one product */
+    int tiles[FUSED_GROUPS_MOST + 1];               /* of C */
+    int A[FUSED_GROUPS_MOST], B[FUSED_GROUPS_MOST]; /* units of memory from whole.A and whole.B */
+    int C[FUSED_GROUPS_MOST];                       /* floats from whole.C */
 } GroupStarts;
 
-/* The products, transposed if necessary: each has a matrix A of its own, and columns of one B and
- * of one C. */
+/* The products, transposed if necessary: each has a matrix A of its own, of the same size, and some
+ * columns of B and C. */
 typedef struct {
-    Sgemm whole; /* with the first group's A, and the B and C of all groups */
+    Sgemm whole; /* B and C have the columns of all groups. A begins at the lowest address */
+    int places;  /* of A, in units, up to the last one */
     bool transposed;
     int width; /* of a tile of C */
     double cycles;

@@ -1102,13 +1102,13 @@ Status launch_recompute(void (*kernel)(All), All *r, const Launch *where)
 }
 
 /* For a product, or a batch, with so many tiles of one C: splits the operands, B alone without
- * `splits_a`; launches the product by multiply(product, whether it overlaps); and recomputes what
- * fails, by recompute(product). Takes 4 bytes of scratch memory for each element of the padded
- * operands. With `marks`, the product has marks for failing results. */
-template <class T, class Multiply, class Recompute>
-Status launch_tiles_checked(const Sgemm *problem, int64_t tiles, const Launch *where,
-                            const Multiply &multiply, const Recompute &recompute, bool splits_a,
-                            bool marks = false)
+ * `splits_a`, by split(both); launches the product by multiply(product, whether it overlaps); and
+ * recomputes what fails, by recompute(product). Takes 4 bytes of scratch memory for each element of
+ * the padded operands. With `marks`, the product has marks for failing results. */
+template <class T, class Divide, class Multiply, class Recompute>
+Status launch_steps(const Sgemm *problem, int64_t tiles, const Launch *where, bool splits_a,
+                    bool marks, const Divide &split, const Multiply &multiply,
+                    const Recompute &recompute)
 {
     const int64_t count = problem->count;
     if ((splits_a && !is_countable(problem->A, count)) ||
@@ -1148,8 +1148,7 @@ Status launch_tiles_checked(const Sgemm *problem, int64_t tiles, const Launch *w
     }
     both.a.to.groups = a_is_split ? 0 : both.a.to.groups;
     both.b.to.groups = b_is_split || (splits_a && T::symmetric) ? 0 : both.b.to.groups;
-    Status status =
-        splits_a ? launch_split(both, count, where) : launch_split(both.b, count, of_b, where);
+    Status status = split(both);
     if (status.code == STATUS_OK && tiles > 0) { // otherwise only prepared operands are needed
         // It can overlap only a kernel that lets it begin early: one of the split's.
         status = multiply(q, !(a_is_split && b_is_split));
@@ -1159,6 +1158,19 @@ Status launch_tiles_checked(const Sgemm *problem, int64_t tiles, const Launch *w
     }
     scratch_free(arrays.memory, where);
     return status;
+}
+
+/* The same with the usual split. */
+template <class T, class Multiply, class Recompute>
+Status launch_tiles_checked(const Sgemm *problem, int64_t tiles, const Launch *where,
+                            const Multiply &multiply, const Recompute &recompute, bool splits_a,
+                            bool marks = false)
+{
+    const auto split = [&](const SplitBoth &both) {
+        return splits_a ? launch_split(both, problem->count, where)
+                        : launch_split(both.b, problem->count, where->prepared[1], where);
+    };
+    return launch_steps<T>(problem, tiles, where, splits_a, marks, split, multiply, recompute);
 }
 
 /* The same for all tiles of the product, of which some fall back. */

@@ -51,7 +51,7 @@ KERNEL_BODY void load_chunks(const Q &q, typename T::Shared &shared)
     for (unsigned number = blockIdx.x; number < q.work_items; number += q.blocks) {
         const typename Q::Unit work(q, number);
         const Origin tile = tile_computed<T>(product_of(q, work).p.C, work.tile);
-        const int row = static_cast<int>(tile.row), line = first_line(q, work);
+        const int row = static_cast<int>(tile.row), first_of_a = first_line(q, work);
         const int col = static_cast<int>(tile.col + first_col(q, work));
         const auto load_a = [&](int block, int stage) {
             mbarrier_arrive_expect_tx(shared.full + stage,
@@ -60,11 +60,11 @@ KERNEL_BODY void load_chunks(const Q &q, typename T::Shared &shared)
             if constexpr (T::mn_major) {
                 UNROLL(T::BM / line_floats)
                 for (int i = 0; i < T::BM; i += line_floats) {
-                    tma_load_2d(shared.As[stage] + i * k_block, q.a, row + i, line + k,
-                                shared.full + stage);
+                    load_lines(shared.As[stage] + i * k_block, q, row + i, first_of_a, k,
+                               shared.full + stage);
                 }
             } else {
-                tma_load_2d(shared.As[stage], q.a, k, line + row, shared.full + stage);
+                load_lines(shared.As[stage], q, k, first_of_a, row, shared.full + stage);
             }
         };
         const auto load_b = [&](int block, int stage) {

@@ -10,15 +10,26 @@ namespace {
 
 template <class T, bool SEVERAL, class Q> __global__ void fused(const __grid_constant__ Q q);
 
-/* Launches `fused` for so many tiles of each C of q.product. TMA sees the matrices A of a batch, or
- * of groups, as one with many lines. */
+/* Describes A to TMA. It sees the matrices of a batch as one with many lines. */
+template <class T> TiledMatrix tiled_a(const Matrix &lines, int64_t of_all)
+{
+    return {lines.data,
+            static_cast<uint64_t>(lines.cols),
+            static_cast<uint64_t>(of_all),
+            static_cast<uint64_t>(lines.row_stride) * sizeof(float),
+            sizeof(float),
+            line_floats,
+            T::mn_major ? k_block : T::BM,
+            true};
+}
+
+/* Launches `fused` for so many tiles of each C of q->product. */
 template <class T, class Q>
-Status launch_product(Q *q, int64_t tiles, int64_t lines_of_all, bool overlaps,
+Status launch_product(Q *q, int64_t tiles, const TiledMatrix &a, bool overlaps,
                       unsigned most_blocks, const Launch *where)
 {
     const Fp16Product &product = q->product;
-    const Sgemm &p = product.p;
-    const int64_t work_items = tiles * q->slices * p.count;
+    const int64_t work_items = tiles * q->slices * product.p.count;
     if (work_items > INT32_MAX) {
         return too_many_work_items();
     }
@@ -27,16 +38,7 @@ Status launch_product(Q *q, int64_t tiles, int64_t lines_of_all, bool overlaps,
     const bool several =
         q->work_items > most_blocks && product.b.chunks <= FUSED_OVERLAPPED * q->slices;
     q->blocks = several ? most_blocks : q->work_items;
-    q->chunk_share = static_cast<float>(k_chunk) / static_cast<float>(p.A.cols);
-    const Matrix lines = fused_lines(&p);
-    const TiledMatrix a = {lines.data,
-                           static_cast<uint64_t>(lines.cols),
-                           static_cast<uint64_t>(lines_of_all),
-                           static_cast<uint64_t>(lines.row_stride) * sizeof(float),
-                           sizeof(float),
-                           line_floats,
-                           T::mn_major ? k_block : T::BM,
-                           true};
+    q->chunk_share = static_cast<float>(k_chunk) / static_cast<float>(product.p.A.cols);
     Status status = encode_tensor_map(&q->b, tiled_matrix(product.b, T::BN));
     if (status.code == STATUS_OK) {
         status = encode_tensor_map(&q->a, a);
@@ -54,9 +56,10 @@ Status launch_sliced(FusedProduct q, bool overlaps, unsigned most_blocks, const 
     const Sgemm &p = q.product.p;
     const int64_t last = p.A.batch_stride ? p.count - 1 : 0;
     q.matrix_lines = last ? fused_lines_apart(&p) : 0;
+    const Matrix lines = fused_lines(&p);
+    const TiledMatrix a = tiled_a<T>(lines, last * q.matrix_lines + lines.rows);
     const Status status =
-        launch_product<T>(&q, tiles_computed<T>(p.C), last * q.matrix_lines + fused_lines(&p).rows,
-                          overlaps, most_blocks, where);
+        launch_product<T>(&q, tiles_computed<T>(p.C), a, overlaps, most_blocks, where);
     return status.code == STATUS_OK && q.slices > 1 ? launch_adding<T::symmetric>(q, where)
                                                     : status;
 }

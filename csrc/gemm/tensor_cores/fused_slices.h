@@ -65,6 +65,13 @@ __device__ __forceinline__ int64_t first_col(const FusedProduct &q, const Work &
     return q.product.b.first_row(work.matrix);
 }
 
+/* Loads a tile of A, from a line of the work's matrix on, `first` being its first_line. */
+__device__ __forceinline__ void load_lines(void *to, const FusedProduct &q, int along, int first,
+                                           int line, Mbarrier *barrier)
+{
+    tma_load_2d(to, q.a, along, first + line, barrier);
+}
+
 /* What one consumer warpgroup computes and checks, without waiting for the other, if a block has
  * two. */
 template <int BN_, bool SYMMETRIC = false, int STACKED = 2> struct GroupTile {

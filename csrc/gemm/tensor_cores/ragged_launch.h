@@ -13,21 +13,29 @@ Status launch_ragged_tile(const FusedGroups &groups, int multiprocessors, const 
     typedef typename T::Group Group;
     const GroupStarts &starts = groups.starts;
     const int64_t tiles = starts.tiles[starts.count];
+    const auto split = [&](const SplitBoth &both) {
+        const RaggedSplit all = {both.b, starts};
+        return launch_split_of<true>(all, where);
+    };
     const auto multiply = [&](const Fp16Product &product, bool overlaps) {
         RaggedProduct q = {};
         q.product = product;
         q.starts = starts;
         q.slices = 1;
-        return launch_product<T>(&q, tiles, starts.lines[starts.count], overlaps,
-                                 static_cast<unsigned>(multiprocessors), where);
+        const Matrix lines = fused_lines(&groups.whole);
+        TiledMatrix a = tiled_a<T>(lines, lines.rows);
+        a.matrices = static_cast<uint64_t>(groups.places);
+        a.matrix_pitch = FUSED_GROUPS_UNIT;
+        return launch_product<T>(&q, tiles, a, overlaps, static_cast<unsigned>(multiprocessors),
+                                 where);
     };
     const auto recompute_all = [&](const Fp16Product &product) {
         RaggedRecomputed failed = {{product, 0, 0}, starts};
         return launch_recompute<Group>(recompute<Group, ELEMENT_FLOAT32, RaggedRecomputed>, &failed,
                                        where);
     };
-    return launch_tiles_checked<Group>(&groups.whole, tiles * T::groups, where, multiply,
-                                       recompute_all, false);
+    return launch_steps<Group>(&groups.whole, tiles * T::groups, where, false, false, split,
+                               multiply, recompute_all);
 }
 
 template <template <bool> class Tiles>

@@ -166,6 +166,11 @@ struct Split {
     {
         return to.groups * group_rows;
     }
+    /* The matrix that a row belongs to. */
+    __device__ __forceinline__ const Matrix &matrix_of(int64_t) const
+    {
+        return X;
+    }
 };
 
 /* Both operands: one launch splits A and then B. */
@@ -430,10 +435,9 @@ constexpr int most_k_major = 256, most_mn_major = 512;
 /* Calls what(index, x) for each of a thread's groups of four elements along K of a row, and for its
  * share of the padding. */
 template <bool K_MAJOR, class What>
-__device__ __forceinline__ void for_each_four(const Split &s, int64_t row, int64_t first,
-                                              const What &what)
+__device__ __forceinline__ void for_each_four(const Split &s, const Matrix &X, int64_t row,
+                                              int64_t first, const What &what)
 {
-    const Matrix &X = s.X;
     const bool inside = row < X.rows && (s.aligned || !K_MAJOR);
     const int64_t whole = inside ? X.cols / 4 : 0, all = int64_t{s.to.chunks} * k_chunk / 4;
     int64_t four = first;
@@ -453,9 +457,9 @@ __device__ __forceinline__ void for_each_four(const Split &s, int64_t row, int64
 
 /* A block finds the largest magnitudes of a few rows and then splits them. It reads them again from
  * a cache. For `fused`, which needs no `nonzero`: any chunk may have an element that is not. */
-template <bool K_MAJOR>
+template <bool K_MAJOR, class All>
 __global__ void __launch_bounds__(K_MAJOR ? most_k_major : most_mn_major)
-    split_whole_rows(const Split s)
+    split_whole_rows(const __grid_constant__ All s)
 {
     __shared__ unsigned found[K_MAJOR ? most_k_major : most_mn_major];
     griddep_launch_dependents();
@@ -464,9 +468,10 @@ __global__ void __launch_bounds__(K_MAJOR ? most_k_major : most_mn_major)
     const int in_block = K_MAJOR ? thread / s.of_row : thread % s.block_rows;
     const int share = K_MAJOR ? thread % s.of_row : thread / s.block_rows;
     const int64_t row = int64_t{blockIdx.x} * s.block_rows + in_block;
+    const Matrix &X = s.matrix_of(row);
     unsigned *const of_row = found + in_block * s.of_row;
     unsigned largest = 0;
-    for_each_four<K_MAJOR>(s, row, share, [&](int64_t, const float4 &x) {
+    for_each_four<K_MAJOR>(s, X, row, share, [&](int64_t, const float4 &x) {
         largest = larger(larger(larger(larger(largest, x.x), x.y), x.z), x.w);
     });
     of_row[share] = largest;
@@ -484,7 +489,7 @@ __global__ void __launch_bounds__(K_MAJOR ? most_k_major : most_mn_major)
                            power_of_two(scale - scale / 2)};
     const int64_t stored = s.to.first_row() + row;
     Fp16x8 *const to = s.to.vectors + stored * s.to.pitch();
-    for_each_four<K_MAJOR>(s, row, share, [&](int64_t four, const float4 &x) {
+    for_each_four<K_MAJOR>(s, X, row, share, [&](int64_t four, const float4 &x) {
         uint64_t hi = 0, lo = 0;
         split(x.x, powers, 0, &hi, &lo);
         split(x.y, powers, 16, &hi, &lo);
@@ -638,7 +643,7 @@ inline Status launch_split(const SplitBoth &both, int64_t count, const Launch *w
     return status;
 }
 
-template <bool K_MAJOR> Status launch_split_of(Split s, const Launch *where)
+template <bool K_MAJOR, class All> Status launch_split_of(All s, const Launch *where)
 {
     // Across rows, eight floats are a sector of memory. Few rows need more blocks.
     const int rows_abreast = s.rows() * s.to.matrices < 2048 ? 4 : 8;
@@ -648,7 +653,7 @@ template <bool K_MAJOR> Status launch_split_of(Split s, const Launch *where)
         s.of_row *= 2;
     }
     s.block_rows = K_MAJOR ? most_k_major / s.of_row : rows_abreast;
-    return launch_blocks(split_whole_rows<K_MAJOR>,
+    return launch_blocks(split_whole_rows<K_MAJOR, All>,
                          spec_of_threads("split_whole_rows", s.block_rows * s.of_row),
                          s.rows() / s.block_rows, s, where, s.to.matrices);
 }
