@@ -393,8 +393,8 @@ def test_cache_lines_match_their_sectors():
 
 SPENT_ONCE_BY_FUSED = {
     # four rows of an MN-major operand at a time: other blocks use the rest of a sector
-    ("for_each_four<K_MAJOR>(s, row, share, [&](int64_t, const", "B"),
-    ("for_each_four<K_MAJOR>(s, row, share, [&](int64_t four, const", "B"),
+    ("for_each_four<K_MAJOR>(s, X, row, share, [&](int64_t, const", "B"),
+    ("for_each_four<K_MAJOR>(s, X, row, share, [&](int64_t four, const", "B"),
 }
 SPENT_ONCE = {
     # once per K chunk: a warp's threads read every fourth row; a row has 33 words
