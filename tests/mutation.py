@@ -42,7 +42,7 @@ VISIBLE = {"wrong values", "never set"}
 """Findings of the judge that also a test of values makes. Others need a checker: on the CPU device,
 threads run in one order, and a read beyond an array often finds a harmless value."""
 
-FIRST = ("accuracy", "exact", "special", "auto", "many")
+FIRST = ("accuracy", "exact", "special", "auto", "many", "same_bits")
 """The tests that find most mistakes soon: tests/test_NAME.py."""
 THEN = (
     *("tensor_cores", "shapes", "layouts", "out", "empty", "batches", "streamk", "tma", "bits"),
@@ -52,6 +52,7 @@ WHOLE_FILES = {
     "tma": {"test_tma.py"},
     "simt": {"test_auto.py", "test_many.py", "test_batches.py"},
     "auto": {"test_auto.py", "test_many.py", "test_batches.py"},
+    "invariant": {"test_same_bits.py"},
 }
 """Tests of a variant that do not name it in their parameters."""
 
