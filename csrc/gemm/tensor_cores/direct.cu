@@ -27,8 +27,8 @@ template <int BN_, int GROUPS, int STAGES, int RESIDENT> struct DirectTile {
     static constexpr int NI = BN / 8, stages = STAGES;
     static constexpr int threads = groups * 128, block_threads = threads + 128;
     static constexpr int resident = RESIDENT;
-    static constexpr int producer_registers = resident == 1 ? 24 : 40;
-    static constexpr int consumer_registers = resident == 1 ? 240 : 216;
+    static constexpr int producer_registers = 40;
+    static constexpr int consumer_registers = resident == 1 ? 232 : 216;
 
     struct Stages {
         uint16_t As[stages][BM * BK];
@@ -66,8 +66,9 @@ struct DirectProduct {
     unsigned tiles;        // of one C
     unsigned works, whole; // tiles of the batch, and how many of them blocks compute alone
     unsigned blocks;
-    int stages; // of K; the last may end in zeros, which TMA writes beyond K
-    int slices; // of K, each by a block of a cluster
+    int stages;      // of K; the last may end in zeros, which TMA writes beyond K
+    int stage_bytes; // that TMA writes; fewer than a stage has if A has few rows or B few columns
+    int slices;      // of K, each by a block of a cluster
 };
 
 __device__ __forceinline__ unsigned cluster_of_block(const DirectProduct &q)
@@ -159,7 +160,7 @@ KERNEL_BODY void load_stages(const DirectProduct &q, typename T::Shared &shared)
         for (int stage = work.begin; stage < work.end; ++stage) {
             Mbarrier *const full = shared.full + to.index;
             mbarrier_wait(shared.empty + to.index, to.parity ^ 1);
-            mbarrier_arrive_expect_tx(full, sizeof shared.As[0] + sizeof shared.Bs[0]);
+            mbarrier_arrive_expect_tx(full, q.stage_bytes);
             load_operand<T::BM, Layouts::a_mn_major>(shared.As[to.index], q.a, stage * stage_depth,
                                                      row, of_a, full);
             load_operand<T::BN, Layouts::b_mn_major>(shared.Bs[to.index], q.b, stage * stage_depth,
@@ -504,6 +505,7 @@ __global__ void __launch_bounds__(T::block_threads, T::resident)
 struct Loadable {
     bool mn_major;
     TiledMatrix tiled;
+    int stage_bytes;
 };
 
 Loadable loadable(const Matrix &X, int lines, int64_t count)
@@ -513,11 +515,15 @@ Loadable loadable(const Matrix &X, int lines, int64_t count)
     const int64_t pitch = rows.rows == 1 ? (rows.cols + 7) / 8 * 8 : rows.row_stride;
     const bool several = count > 1 && rows.batch_stride != 0;
     const int64_t apart = several ? rows.batch_stride : pitch;
+    // Rows that are not loaded hold anything, and so do results outside C, which are not stored.
+    const int64_t used = (rows.rows + 7) / 8 * 8;
+    const int loaded = mn_major || used > lines ? lines : static_cast<int>(used);
     return {mn_major,
             {rows.data, static_cast<uint64_t>(rows.cols), static_cast<uint64_t>(rows.rows),
              static_cast<uint64_t>(pitch) * sizeof(uint16_t), sizeof(uint16_t), stage_depth,
-             mn_major ? mn_tile_depth : lines, true, static_cast<uint64_t>(several ? count : 1),
-             static_cast<uint64_t>(apart) * sizeof(uint16_t)}};
+             mn_major ? mn_tile_depth : loaded, true, static_cast<uint64_t>(several ? count : 1),
+             static_cast<uint64_t>(apart) * sizeof(uint16_t)},
+            loaded * swizzle_bytes};
 }
 
 template <class T, ElementType ELEMENT>
@@ -549,6 +555,7 @@ Status launch_direct_tile(const Sgemm *problem, const Launch *where, const Direc
                        static_cast<unsigned>(plan.whole),
                        static_cast<unsigned>(blocks),
                        static_cast<int>(ceil_div(problem->A.cols, stage_depth)),
+                       a.stage_bytes + b.stage_bytes,
                        plan.slices};
     Status status = status_ok();
     if (q.stages > 0) { // otherwise the sums are 0, and nothing is loaded
