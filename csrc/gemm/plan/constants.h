@@ -88,11 +88,12 @@ static const double widening_start = 4000;    /* cycles to make a float32 copy o
  * of 64 steps of K: while other multiprocessors are idle, and what each block adds when all are
  * busy (direct_stage). Fitted by hand to 23 products on an H200. */
 #define DIRECT_TILES(TILE)                                                                         \
-    TILE(Square, 128, 128, 6, 1, 610, 660)                                                         \
-    TILE(Low, 64, 128, 4, 2, 480, 485)                                                             \
-    TILE(Wide, 128, 192, 5, 1, 785, 900)
-static const double direct_work = 700;    /* cycles of a block for each tile, */
-static const double direct_adding = 4000; /* and to add slices of K in a cluster */
+    TILE(Square, 128, 128, 6, 1, 610, 585)                                                         \
+    TILE(Low, 64, 128, 4, 2, 480, 430)                                                             \
+    TILE(Wide, 128, 192, 5, 1, 785, 725)
+static const double direct_work = 500;    /* cycles of a block for each tile, */
+static const double direct_store = 0.25;  /* for each of its results, if all blocks store, */
+static const double direct_adding = 3000; /* and to add slices of K in a cluster */
 
 /* The host's cycles for a launch: 3.5 microseconds at 1.8 GHz. */
 static const double launch_cycles = 6500;

@@ -25,26 +25,29 @@ typedef struct {
 
 enum {
     DIRECT_MOST_SLICES = 8,   /* blocks of a cluster that every GPU takes */
-    DIRECT_GPCS = 8,          /* groups of multiprocessors; a cluster is in one of them */
     DIRECT_CHUNK = 128,       /* steps of K; slices consist of whole chunks */
     DIRECT_SHORTEST_SLICE = 2 /* in chunks */
 };
 
-/* How many clusters run at the same time. */
+/* How many clusters certainly run at the same time. A cluster is in one part of the GPU, so larger
+ * clusters than pairs leave multiprocessors idle. An H200 runs 30 clusters of four blocks and 15 of
+ * eight; other GPUs of the same model may differ a little, and their plans are the same. */
 static inline int64_t direct_clusters(int slices, int resident, int multiprocessors)
 {
-    return slices == 1 ? (int64_t)multiprocessors * resident
-                       : (int64_t)DIRECT_GPCS * (multiprocessors / DIRECT_GPCS * resident / slices);
+    const int64_t places = (int64_t)multiprocessors * resident;
+    return (slices <= 2 ? places : places * 3 / 4) / slices;
 }
 
-/* Cycles in which so many blocks compute a tile each, at the same time. A stage takes as long as in
- * one block, or as long as all need for what they share, whichever is longer, and a little more
- * where both are similar. */
+/* Cycles in which so many blocks compute and store a tile each, at the same time. A stage takes as
+ * long as in one block, or as long as all need for what they share, whichever is longer, and a
+ * little more where both are similar. */
 static inline double direct_round(const DirectTileCost *tile, int64_t blocks, double stages,
                                   int multiprocessors)
 {
-    const double shared = tile->crowded * (double)blocks / multiprocessors;
-    return direct_work + stages * pow(pow(tile->alone, 4) + pow(shared, 4), 0.25);
+    const double share = (double)blocks / multiprocessors;
+    const double shared = tile->crowded * share;
+    return direct_work + stages * pow(pow(tile->alone, 4) + pow(shared, 4), 0.25) +
+           direct_store * share * (double)tile->rows * (double)tile->cols;
 }
 
 /* Sets the plan's clusters, whole tiles and cycles for its tile and slices. False if too many
@@ -79,13 +82,14 @@ static inline DirectPlan plan_direct(const Sgemm *p, int multiprocessors)
     static const DirectTileCost tiles[] = {DIRECT_TILES(TILE)};
 #undef TILE
     const int64_t by_depth = ceil_div(p->A.cols, DIRECT_CHUNK) / DIRECT_SHORTEST_SLICE;
+    const double certainly = 0.98; /* estimates differ more by chance */
     DirectPlan best = {0, 1, 0, 0, 0};
     for (size_t i = 0; i < sizeof tiles / sizeof *tiles; ++i) {
         for (int slices = 1; slices == 1 || (slices <= DIRECT_MOST_SLICES && slices <= by_depth);
              ++slices) {
             DirectPlan plan = {(int)i, slices, 0, 0, 0};
             if (direct_divide(p, &tiles[i], multiprocessors, &plan) &&
-                (best.clusters == 0 || plan.cycles < best.cycles)) {
+                (best.clusters == 0 || plan.cycles < certainly * best.cycles)) {
                 best = plan;
             }
         }

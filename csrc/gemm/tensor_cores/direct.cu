@@ -331,8 +331,8 @@ struct Output {
     }
 };
 
-/* Stores a thread's results, which are inside C and aligned. It loads many old values before it
- * stores, since the compiler cannot know that they are not the same. */
+/* Stores a thread's results in pairs. It loads many old values before it stores, since the compiler
+ * cannot know that they are not the same. */
 template <class T, bool ADDS>
 __device__ __forceinline__ void store_pairs(const Output &C, int row, int col,
                                             const float (&sum)[T::NI][4])
@@ -341,31 +341,37 @@ __device__ __forceinline__ void store_pairs(const Output &C, int row, int col,
     const float alpha = C.p.alpha;
     float *const to = C.first + row * C.row_stride + col;
     const float *const added = C.added + row * C.added_row_stride + col;
+    const bool is_in_row[] = {row < C.rows, row + 8 < C.rows};
+    const int cols = C.cols - col;
     UNROLL(T::NI / together)
     for (int first = 0; first < T::NI; first += together) {
         Two old[2 * together] = {};
         UNROLL(2 * together)
         for (int i = 0; i < 2 * together && ADDS; ++i) {
-            old[i] = *reinterpret_cast<const Two *>(added + i % 2 * 8 * C.added_row_stride +
-                                                    8 * (first + i / 2));
+            if (is_in_row[i % 2] && 8 * (first + i / 2) < cols) {
+                old[i] = *reinterpret_cast<const Two *>(added + i % 2 * 8 * C.added_row_stride +
+                                                        8 * (first + i / 2));
+            }
         }
         UNROLL(2 * together)
         for (int i = 0; i < 2 * together; ++i) {
             const float *const two = sum[first + i / 2] + i % 2 * 2;
             const Two pair = {ADDS ? scaled(C.p, two[0], old[i].x) : alpha * two[0],
                               ADDS ? scaled(C.p, two[1], old[i].y) : alpha * two[1]};
-            store_vector(to + i % 2 * 8 * C.row_stride + 8 * (first + i / 2), pair);
+            if (is_in_row[i % 2] && 8 * (first + i / 2) < cols) {
+                store_vector(to + i % 2 * 8 * C.row_stride + 8 * (first + i / 2), pair);
+            }
         }
     }
 }
 
-/* Stores a thread's results: in pairs if the tile is inside C and the pairs are aligned. */
+/* Stores a thread's results: in pairs if they are aligned and none is half outside C. */
 template <class T>
 __device__ __forceinline__ void store_tile(const Output &C, const float (&sum)[T::NI][4])
 {
     const int lane = threadIdx.x % 32;
     const int row = threadIdx.x / 32 * 16 + lane / 4, col = lane % 4 * 2;
-    if (C.rows >= T::BM && C.cols >= T::BN && C.is_aligned<2>()) {
+    if (C.cols % 2 == 0 && C.is_aligned<2>()) {
         if (C.p.beta == 0.0f) {
             store_pairs<T, false>(C, row, col, sum);
         } else {
@@ -373,11 +379,12 @@ __device__ __forceinline__ void store_tile(const Output &C, const float (&sum)[T
         }
         return;
     }
-    UNROLL(T::NI)
-    for (int j = 0; j < T::NI; ++j) {
-        UNROLL(4)
-        for (int r = 0; r < 4; ++r) {
-            C.store(row + r / 2 * 8, col + 8 * j + r % 2, sum[j][r]);
+    UNROLL(2)
+    for (int half = 0; half < 2; ++half) {
+        UNROLL(T::NI)
+        for (int j = 0; j < T::NI; ++j) {
+            C.store(row + half * 8, col + 8 * j, sum[j][2 * half]);
+            C.store(row + half * 8, col + 8 * j + 1, sum[j][2 * half + 1]);
         }
     }
 }
