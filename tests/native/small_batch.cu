@@ -172,8 +172,36 @@ int size_between(int least, int most)
 
 } // namespace
 
+#ifndef __CUDACC__
+/* The last rows of the second of two matrices with 2^31 elements each. */
+bool reaches_far()
+{
+    constexpr int64_t rows = 1 << 20, cols = 2048, size = rows * cols;
+    constexpr int of_task = 4;
+    SmallBatch batch = {};
+    batch.p.C.rows = rows;
+    batch.plan.rows = of_task;
+    batch.plan.tiles_down = rows / of_task;
+    const Matrix A = {reinterpret_cast<float *>(uintptr_t{4096}), rows, cols, cols, 1, size};
+    const PackedTask task(batch, 2 * (rows / of_task) - 1);
+    const PackedPart part(A, task, 2, true);
+    const bool right = part.before == 2 * size - of_task * cols && part.behind == of_task * cols &&
+                       part.floats == of_task * cols;
+    if (!right) {
+        printf("small_batch: a part begins behind %lld floats, and ends %lld further\n",
+               static_cast<long long>(part.before), static_cast<long long>(part.behind));
+    }
+    return right;
+}
+#endif
+
 int main(int count, char **arguments)
 {
+#ifndef __CUDACC__
+    if (!reaches_far()) {
+        return 1;
+    }
+#endif
     const int cases = count > 1 ? atoi(arguments[1]) : 300;
     Launch where = {};
 #ifdef __CUDACC__

@@ -44,12 +44,13 @@ struct PackedPart {
     __device__ __forceinline__ PackedPart(const Matrix &X, const PackedTask &task, int64_t count,
                                           bool by_rows)
     {
-        const int cols = static_cast<int>(X.cols), size = static_cast<int>(X.rows) * cols;
-        const int skipped = by_rows ? task.row * cols : 0;
+        const int64_t cols = X.cols, size = X.rows * cols; // a high matrix may exceed an int
+        const int64_t skipped = by_rows ? task.row * cols : 0;
         shared_by_all = X.batch_stride == 0;
         before = task.first * X.batch_stride + skipped;
         behind = (shared_by_all ? size : (count - task.first) * size) - skipped;
-        floats = (shared_by_all ? 1 : task.matrices) * (by_rows ? task.rows * cols : size);
+        floats = static_cast<int>((shared_by_all ? 1 : task.matrices) *
+                                  (by_rows ? task.rows * cols : size));
         data = X.data + before;
         skew = static_cast<int>(reinterpret_cast<uintptr_t>(data) / sizeof(float) % 4);
     }
