@@ -19,6 +19,7 @@ TYPES = [FLOAT16, BFLOAT16]
 KINDS = {**FAKES, "ByExchange": ByExchange}
 M, N, K = 70, 90, 300
 core.fake_cuda_noted_calls.restype = ctypes.c_char_p
+core.fake_cuda_prepared_again.restype = ctypes.c_long
 
 
 @pytest.fixture(autouse=True)
@@ -118,13 +119,30 @@ def test_a_batch_of_large_products(rng):
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 def test_a_prepared_matrix(rng, dtype):
-    A, B = of(rng, dtype, M, K), of(rng, dtype, K, N)
-    floats = A.astype(np.float32)
-    expected = direct(floats, B.astype(np.float32))
-    for prepared in (prepare(B, device="cuda"), prepare(ByExchange(B))):
-        for a in (ByExchange(A), ByExchange(floats)):
-            assert np.allclose(on_host(run("auto", a, prepared)), expected, atol=1e-4)
-        assert np.allclose(run("auto", A, prepared), expected, atol=1e-4)
+    """It stays as it is: products have the bits of those with B."""
+    A, B, C = of(rng, dtype, M, K), of(rng, dtype, K, N), uniform(rng, M, N)
+    for b in (B, np.asfortranarray(B)):
+        for prepared in (prepare(b, device="cuda"), prepare(ByExchange(b))):
+            assert f"dtype={dtype}" in repr(prepared)
+            assert prepared.nbytes == 2 * K * N
+            for a in (A, A.astype(np.float32)):
+                expected = direct(a, b, C=C, beta=2)
+                there = run("auto", ByExchange(a), prepared, C=ByExchange(C), beta=2)
+                assert same_bits(on_host(there), expected)
+                assert same_bits(run("auto", a, prepared, C=C, beta=2), expected)
+                by_waves = on_host(run("waves", ByExchange(a), ByExchange(b)))
+                assert same_bits(on_host(run("waves", ByExchange(a), prepared)), by_waves)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_a_prepared_float32_matrix_beside_16_bits(rng, dtype, monkeypatch):
+    """`mixed` reads its fp16 pairs."""
+    monkeypatch.setenv("SGEMM_KERNELS_CPU_MULTIPROCESSORS", "1")
+    A, B = of(rng, dtype, 192, 512), of(rng, FLOAT32, 512, 128)
+    before = core.fake_cuda_prepared_again()
+    result = on_host(run("auto", ByExchange(A), prepare(B, device="cuda")))
+    assert same_bits(result, direct(A, B))
+    assert core.fake_cuda_prepared_again() > before
 
 
 @pytest.mark.parametrize("shape", [(20, 30, 40), (300, 400, 500), (3000, 40, 200)], ids=str)

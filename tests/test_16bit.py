@@ -335,10 +335,12 @@ def test_a_prepared_matrix(model, rng, dtype, by_columns):
     A, B = of(rng, dtype, M, K), of(rng, dtype, K, N)
     B = np.asfortranarray(B) if by_columns else B
     prepared = prepare(B, device="cpu")
-    assert share(sgemm_kernels.run("auto", A, prepared), A, B) <= 1
-    floats = A.astype(np.float32)
-    expected = run("auto", floats, B.astype(np.float32, order="K"))
-    assert same_bits(sgemm_kernels.run("auto", floats, prepared), expected)
+    kept = np.dtype(dtype if model == "gpu" else np.float32)
+    assert repr(prepared) == f"PreparedMatrix(shape=({K}, {N}), dtype={kept}, device='cpu')"
+    assert prepared.nbytes == K * N * kept.itemsize
+    for a in (A, A.astype(np.float32)):
+        for name in ("auto", "waves"):
+            assert same_bits(sgemm_kernels.run(name, a, prepared), run(name, a, B))
 
 
 # ------------------------------------------------------------------ errors

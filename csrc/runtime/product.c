@@ -101,7 +101,7 @@ static Status multiply_in_separate_buffer(const Product *product, const Batch *b
     return status;
 }
 
-static bool runs_16bit(DeviceKind kind, int index)
+bool product_takes_16bit(DeviceKind kind, int index)
 {
     const Device *const device = device_kinds[kind];
     return device->runs_16bit ? device->runs_16bit(index)
@@ -114,7 +114,7 @@ Product product_typed(const Product *product, int device)
     typed.taken[0] = typed.taken[1] = ELEMENT_FLOAT32;
     const bool has_16bit = product->A.type != ELEMENT_FLOAT32 || product->B.type != ELEMENT_FLOAT32;
     if (has_16bit && product->variant == catalog_find("auto") &&
-        runs_16bit(product->kind, device)) {
+        product_takes_16bit(product->kind, device)) {
         typed.variant = &variant_auto_16bit;
         typed.taken[0] = product->A.type;
         typed.taken[1] = product->B.type;

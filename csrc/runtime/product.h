@@ -40,6 +40,9 @@ Status product_run(const Product *product, const struct Batch *batch, const int 
 /* The same product with K = 0 if alpha or K is 0, so that A and B are not read. */
 Product product_as_read(const Product *product);
 
+/* Whether `auto` on the device takes operands of 16 bits as they are. */
+bool product_takes_16bit(DeviceKind kind, int index);
+
 /* The product as a device computes it: its operands of 16 bits as they are, if `auto` takes them
  * there. Otherwise they are converted where they are copied. */
 Product product_typed(const Product *product, int device);

@@ -38,7 +38,7 @@ void device_array_view(PyObject *array, View *view)
     view->data = (char *)self->block->matrix.data;
     view->axes = self->axes;
     view->swapped = false;
-    view->type = ELEMENT_FLOAT32;
+    view->type = self->block->type;
     memcpy(view->shape, self->shape, (size_t)self->axes * sizeof *self->shape);
     memcpy(view->bytes, self->bytes, (size_t)self->axes * sizeof *self->bytes);
 }
@@ -63,7 +63,7 @@ static DeviceArray *new_array(PyTypeObject *type, DeviceBuffer *block, int axes)
 PyObject *device_array_new(PyTypeObject *type, DeviceBuffer *block, int axes, const int64_t *shape)
 {
     DeviceArray *const array = new_array(type, block, axes);
-    int64_t bytes = sizeof(float);
+    int64_t bytes = element_bytes(block->type);
     for (int axis = axes; array && axis-- > 0;) {
         array->shape[axis] = shape[axis];
         array->bytes[axis] = bytes;
@@ -138,7 +138,7 @@ static int64_t element_count(PyObject *self)
 /* Whether the elements are in the order of their addresses. */
 static bool is_contiguous(PyObject *self)
 {
-    int64_t bytes = sizeof(float);
+    int64_t bytes = element_bytes(of(self)->block->type);
     bool is = true;
     for (int axis = of(self)->axes; axis-- > 0;) {
         const int64_t length = of(self)->shape[axis];

@@ -13,6 +13,7 @@ typedef struct {
     PyObject ob_base;
     PyObject *array;     /* the copy of B: a DeviceArray, or on the CPU device a numpy.ndarray */
     DeviceBuffer *pairs; /* NULL: products with B use none */
+    ElementType type;    /* of the copy's elements */
     PyObject *device;    /* its name */
 } PreparedMatrix;
 
@@ -34,8 +35,8 @@ static void drop(DeviceBuffer *buffer)
 }
 
 /* Takes over the array, the pairs and the device's name, even on failure. */
-static PyObject *new_prepared(PyObject *module, PyObject *array, DeviceBuffer *pairs,
-                              PyObject *device)
+static PyObject *new_prepared(PyObject *module, PyObject *array, ElementType of_array,
+                              DeviceBuffer *pairs, PyObject *device)
 {
     PyTypeObject *const type = (PyTypeObject *)state_of(module)->PreparedMatrix;
     PreparedMatrix *const made = array && device ? PyObject_New(PreparedMatrix, type) : NULL;
@@ -46,6 +47,7 @@ static PyObject *new_prepared(PyObject *module, PyObject *array, DeviceBuffer *p
         return NULL;
     }
     made->array = array;
+    made->type = of_array;
     made->pairs = pairs;
     made->device = device;
     return (PyObject *)made;
@@ -84,12 +86,25 @@ static bool matrix_of(const View *B, Strided *matrix)
     return true;
 }
 
+/* NumPy's type for the copy of B on the CPU device. Elements of 16 bits stay as they are if `auto`
+ * takes them so, except for a tensor of bfloat16: NumPy has no such type. Sets *type. */
+static PyArray_Descr *type_on_host(PyObject *B, const Strided *matrix, ElementType *type)
+{
+    const bool is_named = matrix->type == ELEMENT_FLOAT16 || PyArray_Check(B);
+    *type = is_named && product_takes_16bit(DEVICE_CPU, 0) ? matrix->type : ELEMENT_FLOAT32;
+    return *type == ELEMENT_BFLOAT16
+               ? (PyArray_Descr *)Py_NewRef((PyObject *)PyArray_DESCR((PyArrayObject *)B))
+               : PyArray_DescrFromType(*type == ELEMENT_FLOAT16 ? NPY_HALF : NPY_FLOAT);
+}
+
 /* A copy in host memory, by rows or columns as the matrix is. */
-static PyObject *copy_on_host(PyObject *module, const Strided *matrix)
+static PyObject *copy_on_host(PyObject *module, PyObject *B, const Strided *matrix,
+                              ElementType *type)
 {
     npy_intp shape[] = {(npy_intp)matrix->rows, (npy_intp)matrix->cols};
-    PyObject *const array = PyArray_New(&PyArray_Type, 2, shape, NPY_FLOAT, NULL, NULL, 0,
-                                        is_column_major(matrix) ? NPY_ARRAY_F_CONTIGUOUS : 0, NULL);
+    PyObject *const array =
+        PyArray_NewFromDescr(&PyArray_Type, type_on_host(B, matrix, type), 2, shape, NULL, NULL,
+                             is_column_major(matrix) ? NPY_ARRAY_F_CONTIGUOUS : 0, NULL);
     if (!array) {
         raise_out_of_memory(module);
         return NULL;
@@ -99,7 +114,8 @@ static PyObject *copy_on_host(PyObject *module, const Strided *matrix)
                           .rows = matrix->rows,
                           .cols = matrix->cols,
                           .row_bytes = bytes[0],
-                          .col_bytes = bytes[1]};
+                          .col_bytes = bytes[1],
+                          .type = *type};
     Py_BEGIN_ALLOW_THREADS;
     strided_copy(&copy, matrix);
     Py_END_ALLOW_THREADS;
@@ -129,7 +145,8 @@ static PyObject *prepare_in(PyObject *module, StreamScope *scope, const Strided 
         array = PyObject_GetAttrString(stored, "T");
         Py_DECREF(stored);
     }
-    return new_prepared(module, array, pairs, PyUnicode_FromFormat(GPU_KIND ":%d", scope->device));
+    return new_prepared(module, array, copy->type, pairs,
+                        PyUnicode_FromFormat(GPU_KIND ":%d", scope->device));
 }
 
 /* Prepares a matrix in host memory on the device that the argument names. */
@@ -153,8 +170,9 @@ static PyObject *prepare_host(PyObject *module, PyObject *B, PyObject *device)
         return NULL;
     }
     if (kind == DEVICE_CPU) {
-        return new_prepared(module, copy_on_host(module, &matrix), NULL,
-                            PyUnicode_FromString("cpu"));
+        ElementType type;
+        PyObject *const copy = copy_on_host(module, B, &matrix, &type);
+        return new_prepared(module, copy, type, NULL, PyUnicode_FromString("cpu"));
     }
     StreamScope scope;
     if (!run_enter(module, devices[0], NULL, &scope)) {
@@ -212,15 +230,14 @@ const char prepare_doc[] = PyDoc_STR(
     "Prepare a matrix B for many products, such as the weights of a layer.\n"
     "\n"
     "On a GPU whose tensor cores `auto` uses, each product splits B into fp16 pairs. A prepared\n"
-    "matrix is split once, here. Its products have the same bits as those with a\n"
-    "contiguous float32 B.\n"
+    "matrix is split once, here. A float16 or bfloat16 matrix stays as it is if `auto` takes it\n"
+    "so, and otherwise becomes float32. Products have the same bits as those with a contiguous "
+    "B.\n"
     "\n"
     "Parameters\n"
     "----------\n"
     "B : array of float32, float16 or bfloat16, shape (K, N)\n"
-    "    In host memory or on a GPU, as for run(). It is copied, as float32, so later changes "
-    "have\n"
-    "    no effect.\n"
+    "    In host memory or on a GPU, as for run(). It is copied, so later changes have no effect.\n"
     "device : str, optional\n"
     "    As for run(), but one device. Arrays on a GPU are prepared there.\n"
     "\n"
@@ -336,9 +353,10 @@ static PyObject *copy_to_gpu(PyObject *module, StreamScope *scope, PyObject *arg
     if (!operand_of_run(argument, name, &view)) {
         return NULL;
     }
-    PyObject *const contiguous =
-        PyArray_FromArray((PyArrayObject *)argument, PyArray_DescrFromType(NPY_FLOAT),
-                          NPY_ARRAY_CARRAY_RO | NPY_ARRAY_NOTSWAPPED);
+    PyArray_Descr *const type =
+        view.type == ELEMENT_FLOAT32 ? PyArray_DescrFromType(NPY_FLOAT) : NULL; /* its own */
+    PyObject *const contiguous = PyArray_FromArray((PyArrayObject *)argument, type,
+                                                   NPY_ARRAY_CARRAY_RO | NPY_ARRAY_NOTSWAPPED);
     if (!contiguous) {
         return NULL;
     }
@@ -346,8 +364,9 @@ static PyObject *copy_to_gpu(PyObject *module, StreamScope *scope, PyObject *arg
     const Strided row = {.data = PyArray_DATA((PyArrayObject *)contiguous),
                          .rows = 1,
                          .cols = size,
-                         .row_bytes = size * (npy_intp)sizeof(float),
-                         .col_bytes = sizeof(float)};
+                         .row_bytes = size * element_bytes(view.type),
+                         .col_bytes = element_bytes(view.type),
+                         .type = view.type};
     DeviceBuffer *copy = NULL, *pairs = NULL; /* a row has no pairs */
     Status status;
     Py_BEGIN_ALLOW_THREADS;
@@ -413,14 +432,15 @@ static PyObject *shape(PyObject *self, void *Py_UNUSED(closure))
 
 static PyObject *bytes(PyObject *self, void *Py_UNUSED(closure))
 {
-    PyObject *const of_array = PyObject_GetAttrString(of(self)->array, "nbytes");
+    PyObject *const both = shape(self, NULL);
+    long long rows, cols;
+    const bool found = both && PyArg_ParseTuple(both, "LL", &rows, &cols);
+    Py_XDECREF(both);
     const DeviceBuffer *const pairs = of(self)->pairs;
     const int64_t elements = pairs ? pairs->matrix.rows * pairs->matrix.cols : 0;
-    PyObject *const of_pairs = PyLong_FromLongLong(elements * (int64_t)sizeof(float));
-    PyObject *const sum = of_array && of_pairs ? PyNumber_Add(of_array, of_pairs) : NULL;
-    Py_XDECREF(of_pairs);
-    Py_XDECREF(of_array);
-    return sum;
+    return found ? PyLong_FromLongLong(rows * cols * element_bytes(of(self)->type) +
+                                       elements * element_bytes(ELEMENT_FLOAT32))
+                 : NULL;
 }
 
 static PyObject *device(PyObject *self, void *Py_UNUSED(closure))
@@ -431,9 +451,12 @@ static PyObject *device(PyObject *self, void *Py_UNUSED(closure))
 static PyObject *represent(PyObject *self)
 {
     PyObject *const tuple = shape(self, NULL);
+    static const char *const names[] = {[ELEMENT_FLOAT32] = "float32",
+                                        [ELEMENT_FLOAT16] = "float16",
+                                        [ELEMENT_BFLOAT16] = "bfloat16"};
     PyObject *const text =
-        tuple ? PyUnicode_FromFormat("PreparedMatrix(shape=%S, dtype=float32, device=%R)", tuple,
-                                     of(self)->device)
+        tuple ? PyUnicode_FromFormat("PreparedMatrix(shape=%S, dtype=%s, device=%R)", tuple,
+                                     names[of(self)->type], of(self)->device)
               : NULL;
     Py_XDECREF(tuple);
     return text;
@@ -442,7 +465,7 @@ static PyObject *represent(PyObject *self)
 static PyGetSetDef attributes[] = {
     {"shape", shape, NULL, "The matrix's shape, (K, N).", NULL},
     {"nbytes", bytes, NULL,
-     "The number of bytes of the copy of B in float32, and of its fp16 pairs if it has any.", NULL},
+     "The number of bytes of the copy of B, and of its fp16 pairs if it has any.", NULL},
     {"device", device, NULL, "The device that holds the matrix, such as 'cuda:0' or 'cpu'.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
@@ -450,8 +473,9 @@ static PyGetSetDef attributes[] = {
 PyDoc_STRVAR(
     type_doc,
     "A matrix B that prepare() made, for many products: run('auto', A, prepared).\n\n"
-    "It owns a copy of B in float32, and on a GPU with tensor cores that `auto` uses, B's fp16\n"
-    "pairs if K is at least 128. The memory is reused after the object is gone and all products\n"
+    "It owns a copy of B, and on a GPU with tensor cores that `auto` uses, the fp16 pairs of a\n"
+    "float32 B if K is at least 128. The memory is reused after the object is gone and all "
+    "products\n"
     "with it are done.");
 
 static PyType_Slot slots[] = {

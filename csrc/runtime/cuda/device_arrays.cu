@@ -70,16 +70,19 @@ Status take_matrix(StreamScope *scope, int64_t rows, int64_t cols, Matrix *matri
                               type == ELEMENT_FLOAT32 ? "float32" : "16-bit", status.message);
 }
 
-/* Creates a buffer for a rows x cols matrix, with one owner. On failure *made is NULL. */
-Status make_buffer(StreamScope *scope, int64_t rows, int64_t cols, DeviceBuffer **made)
+/* Creates a buffer for a rows x cols matrix of that type, with one owner. On failure *made is
+ * NULL. */
+Status make_buffer(StreamScope *scope, int64_t rows, int64_t cols, DeviceBuffer **made,
+                   ElementType type = ELEMENT_FLOAT32)
 {
     *made = static_cast<DeviceBuffer *>(calloc(1, sizeof **made));
     if (!*made) {
         return status_error(STATUS_OUT_OF_MEMORY, "no host memory for the record of a GPU matrix");
     }
     (*made)->device = scope->device;
+    (*made)->type = type;
     (*made)->owners = 1;
-    const Status status = take_matrix(scope, rows, cols, &(*made)->matrix);
+    const Status status = take_matrix(scope, rows, cols, &(*made)->matrix, type);
     if (status.code != STATUS_OK) {
         free(*made);
         *made = nullptr;
@@ -526,19 +529,20 @@ Status run_many(StreamScope *scope, const Product *products, int64_t count, cons
 /* ------------------------------------------------------------------ prepared matrices */
 
 /* Copies a matrix to a buffer that has its rows, or its columns. */
-Status copy_to(StreamScope *scope, const Strided &from, bool on_host, const Matrix &to)
+Status copy_to(StreamScope *scope, const Strided &from, bool on_host, const Matrix &to,
+               ElementType type)
 {
-    const Strided there = strided_of_matrix(&to);
+    const Strided there = strided_of_typed(&to, type);
     if (!on_host) {
         return scope_copy(scope, &there, &from);
     }
-    const size_t bytes = static_cast<size_t>(to.rows * to.cols) * sizeof(float);
+    const size_t bytes = static_cast<size_t>(to.rows * to.cols * element_bytes(type));
     Matrix staged = to;
     staged.data = static_cast<float *>(malloc(bytes + !bytes));
     if (!staged.data) {
         return status_error(STATUS_OUT_OF_MEMORY, "no host memory to copy a matrix from");
     }
-    const Strided here = strided_of_matrix(&staged);
+    const Strided here = strided_of_typed(&staged, type);
     strided_copy(&here, &from);
     Status status = bytes == 0
                         ? status_ok()
@@ -603,17 +607,19 @@ Status prepare(StreamScope *scope, const Strided *B, bool on_host, DeviceBuffer 
                DeviceBuffer **pairs)
 {
     const bool by_columns = is_column_major(B);
+    const ElementType type =
+        product_takes_16bit(DEVICE_CUDA, scope->device) ? B->type : ELEMENT_FLOAT32;
     DeviceBuffer *made = nullptr, *split_made = nullptr;
-    Status status = by_columns ? make_buffer(scope, B->cols, B->rows, &made)
-                               : make_buffer(scope, B->rows, B->cols, &made);
+    Status status = by_columns ? make_buffer(scope, B->cols, B->rows, &made, type)
+                               : make_buffer(scope, B->rows, B->cols, &made, type);
     if (status.code != STATUS_OK) {
         return status;
     }
     const int64_t pitch = made->matrix.cols;
     const Matrix there = {made->matrix.data, B->rows, B->cols, by_columns ? 1 : pitch,
                           by_columns ? pitch : 1};
-    status = copy_to(scope, *B, on_host, there);
-    if (status.code == STATUS_OK) {
+    status = copy_to(scope, *B, on_host, there, type);
+    if (status.code == STATUS_OK && type == ELEMENT_FLOAT32) {
         status = split(scope, there, &split_made);
     }
     const Status finished = scope_finish(scope, "preparing a matrix");

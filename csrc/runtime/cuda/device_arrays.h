@@ -17,7 +17,8 @@ enum { MOST_EVENTS = 5 };
 /* A reference-counted matrix in device memory. The owners are the caller's array and the libraries
  * that the memory was exported to. device_buffer.cu tracks which streams use it. */
 typedef struct DeviceBuffer {
-    Matrix matrix; /* row-major and contiguous; data is NULL if it is empty */
+    Matrix matrix;    /* row-major and contiguous; data is NULL if it is empty */
+    ElementType type; /* of its elements: a result has float32 */
     int device;
     int owners;
     /* The package's own work: the first event follows the last write; the others follow later
@@ -94,9 +95,10 @@ struct DeviceArrays {
                        const int *devices, int gpus, DeviceBuffer **results);
 
     /* Copies a matrix, from host memory if on_host, to a new buffer, by columns if
-     * is_column_major(B). If the GPU's tensor cores can use it, also splits the copy into fp16
-     * pairs in another buffer; otherwise *pairs is NULL. The caller owns both. Returns when all
-     * work is done. */
+     * is_column_major(B). Elements of 16 bits stay as they are if `auto` takes them so on the GPU,
+     * and become float32 otherwise. A float32 matrix that the GPU's tensor cores can use is also
+     * split into fp16 pairs in another buffer; otherwise *pairs is NULL. The caller owns both.
+     * Returns when all work is done. */
     Status (*prepare)(StreamScope *scope, const Strided *B, bool on_host, DeviceBuffer **copy,
                       DeviceBuffer **pairs);
 
