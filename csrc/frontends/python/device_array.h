@@ -9,8 +9,8 @@
 /* Creates the type for the module. NULL with an exception set on failure. */
 PyObject *device_array_make_type(PyObject *module);
 
-/* A new C-contiguous array of the type, with that shape. Other libraries can import a float32 one. Takes over the caller's share of the
- * block, even on failure. */
+/* A new C-contiguous array of the type, with that shape. Takes over the caller's share of the
+ * block, even on failure. Other libraries get only arrays of float32. */
 PyObject *device_array_new(PyTypeObject *type, DeviceBuffer *block, int axes, const int64_t *shape);
 
 /* The block of a DeviceArray; the array keeps its share. */
