@@ -167,12 +167,13 @@ class TestAccuracy:
     def test_rungs_with_one_summation_order_share_a_line(self, experiment):
         accuracy = experiment("accuracy")
         rows = accuracy.measure(find_device("cpu"), (16, 300))
-        assert {row["variant"] for row in rows} == {*NAMES, "simt", "auto", "numpy"}
+        runs = {variant.name for variant in variants() if "cpu" in variant.devices}
+        assert {row["variant"] for row in rows} == {*runs, "numpy"}
         assert all(0 < row["relative_error"] < 1e-6 for row in rows)
         (left, right) = accuracy.picture({"device": "A CPU"}, rows).axes
         assert 2 <= len(left.lines) == len(right.lines) < len(NAMES)
         assert "naive, coalesced" in left.get_legend().get_texts()[0].get_text()
-        assert accuracy.lines(rows).count("\n") == len(NAMES) + 3
+        assert accuracy.lines(rows).count("\n") == len(runs) + 1
 
 
 class TestHostCost:
