@@ -11,7 +11,7 @@ from sgemm_kernels._accuracy import expect
 
 from . import rows
 from .bits import placed
-from .support import MULTIPROCESSORS, same_bits, uniform
+from .support import MULTIPROCESSORS, printed_over_fake_cuda, same_bits, uniform
 
 CPU = next(device for device in devices() if device.kind == "cpu")
 PARTS = (1, 2, 7, 64, 65, 129)
@@ -145,3 +145,23 @@ def test_layouts_and_places_of_the_operands_do_not_matter(device, rng, K):
 def test_symmetric_products_are_computed_like_others(rng):
     A = uniform(rng, 130, 300)
     assert same_bits(product(A, A.T), product(A, A.T.copy()))
+
+
+@pytest.mark.fake_cuda
+def test_panels_of_host_arrays_have_all_of_b():
+    """With little memory, other variants divide N and K, which would change the slices of K."""
+    code = """
+    A, B = uniform(rng, 300, 1100), uniform(rng, 1100, 500)
+    expected = run("invariant", A, B, device="cpu")
+    found = []
+    for more in range(1 << 20, 12 << 20, 1 << 20):
+        sgemm_kernels.memory(empty=True)
+        fake.fake_cuda_set_memory(0, fake.fake_cuda_live(0) + more)
+        try:
+            found.append(same_bits(run("invariant", A, B, device="cuda:0"), expected))
+        except OutOfMemoryError as error:
+            assert "'invariant' needs memory for all of B" in str(error) or found, error
+            found.append(None)
+    print(found[0], found[-1], False in found)
+    """
+    assert printed_over_fake_cuda(code) == "None True False"
