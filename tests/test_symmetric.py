@@ -107,6 +107,16 @@ def test_the_addend_of_a_mirrored_result(monkeypatch, rng):
     assert expected.worst_share(run("auto", A, A.T, C=C, beta=0.5, out=C, device="cpu")) <= 1
 
 
+@pytest.mark.parametrize("pad", [0, 1])
+def test_operands_of_16_bits(monkeypatch, rng, pad):
+    """All results are computed, with one order of additions: either every tile is in slices of K,
+    or none is. TMA cannot load padded rows, so both operands are copied first."""
+    monkeypatch.setenv(MULTIPROCESSORS, "16")
+    monkeypatch.setenv("SGEMM_KERNELS_CPU_COPIES", "0")
+    A = uniform(rng, 700, 1536 + pad).astype(np.float16)[:, :1536]
+    assert ("copy_rows_16bit" in check("auto", A, C=None)) == bool(pad)
+
+
 def test_other_products_are_computed_as_before(monkeypatch, rng):
     """The rungs compute all of A @ A.T, and so does `simt` unless B is the transposed A itself."""
     monkeypatch.setenv(MULTIPROCESSORS, "1")

@@ -51,7 +51,8 @@ static inline double direct_round(const DirectTileCost *tile, int64_t blocks, do
 }
 
 /* Sets the plan's clusters, whole tiles and cycles for its tile and slices. False if too many
- * tiles would be left for the clusters. */
+ * tiles would be left for the clusters, or if C is symmetric and only some tiles would be in slices:
+ * a result and its mirror image need the same order of additions. */
 static inline bool direct_divide(const Sgemm *p, const DirectTileCost *tile, int multiprocessors,
                                  DirectPlan *plan)
 {
@@ -72,7 +73,7 @@ static inline bool direct_divide(const Sgemm *p, const DirectTileCost *tile, int
     plan->whole = rounds * blocks;
     plan->cycles += direct_adding +
                     direct_round(tile, left * plan->slices, stages / plan->slices, multiprocessors);
-    return left > 0 && left <= clusters;
+    return left > 0 && left <= clusters && (rounds == 0 || !sgemm_is_symmetric(p));
 }
 
 static inline DirectPlan plan_direct(const Sgemm *p, int multiprocessors)

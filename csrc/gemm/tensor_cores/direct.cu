@@ -584,17 +584,6 @@ constexpr decltype(&launch_direct_tile<DirectTile<128, 2, 6, 1>>) launch_tiles_o
     DIRECT_TILES(TILE)};
 #undef TILE
 
-Status launch_loadable(const Sgemm *problem, const Launch *where)
-{
-    int multiprocessors;
-    const Status status = multiprocessors_to_fill(where, &multiprocessors);
-    if (status.code != STATUS_OK) {
-        return status;
-    }
-    const DirectPlan plan = plan_direct(problem, multiprocessors);
-    return launch_tiles_of[plan.tile](problem, where, plan);
-}
-
 bool is_loadable(const Matrix &X, int64_t count)
 {
     const Matrix other = transposed(X);
@@ -648,12 +637,16 @@ LAUNCHER(direct)
                             "and columns: pass parts of A or B",
                             static_cast<long long>(most));
     }
-    if (A.cols == 0) {
-        return launch_loadable(problem, where);
+    int multiprocessors;
+    const Status status = multiprocessors_to_fill(where, &multiprocessors);
+    if (status.code != STATUS_OK) {
+        return status;
     }
-    return with_both_loadable(problem, where, [where](const Sgemm *loadable) {
-        return launch_loadable(loadable, where);
-    });
+    const DirectPlan plan = plan_direct(problem, multiprocessors); // A @ A.T is one before copies
+    const auto launch = [&](const Sgemm *loadable) {
+        return launch_tiles_of[plan.tile](loadable, where, plan);
+    };
+    return A.cols == 0 ? launch(problem) : with_both_loadable(problem, where, launch);
 }
 
 BATCHED_ARCHITECTURE_SPECIFIC_VARIANT(direct,
