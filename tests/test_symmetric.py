@@ -10,7 +10,7 @@ from .support import MULTIPROCESSORS, printed_over_fake_cuda, same_bits, uniform
 
 SHAPES = [
     ("tiled_symmetric", 1, "simt", 1, (300, 90)),
-    ("tiled_symmetric", 1, "auto", 3, (192, 150)),
+    ("tiled_symmetric", 1, "auto", 3, (192, 120)),
     ("split_product", 132, "simt", 1, (97, 333)),
     ("dot", 132, "auto", 1, (13, 50)),
     ("waves", 1, "auto", 1, (300, 1500)),
@@ -18,7 +18,7 @@ SHAPES = [
     ("waves", 1, "auto", 1, (130, 2100)),
     ("fused", 1, "auto", 1, (517, 515)),
     ("fused", 1, "auto", 4, (256, 256)),
-    ("add_slices", 8, "auto", 1, (200, 1200)),
+    ("add_slices", 12, "auto", 1, (200, 2500)),
 ]
 """A kernel, and products for which it is launched: multiprocessors, variant, batch, M and K."""
 

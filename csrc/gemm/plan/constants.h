@@ -47,8 +47,12 @@ static const double tensor_store = 0.83;  /* cycles to check and store a result 
 static const double tensor_splitting = 0.89; /* share of from_memory at which operands are split */
 static const double tensor_unaligned = 1.9;  /* factor on splitting K-major rows not in float4s */
 static const double tensor_store_unaligned = 2; /* factor on tensor_store: no float4s of C */
-static const double tensor_mirrored = 1.5;      /* factor on that: stored at two places (assumed) */
-static const double tensor_margin = 0.87;       /* share of the time on CUDA cores to stay below */
+/* Factors on that: stored at two places, if C is larger than the L2 cache or not. Set by hand after
+ * times of an H200; not measured since. */
+static const double tensor_mirrored = 1.5;
+static const double tensor_mirrored_in_l2 = 1.1;
+static const double tensor_l2 = 32 << 20; /* bytes of C */
+static const double tensor_margin = 0.87; /* share of the time on CUDA cores to stay below */
 
 /* The tiles of waves: rows, columns, stages, and the time of a wave in waves of the first one. */
 #define WAVES_TILES(TILE)                                                                          \
@@ -64,6 +68,7 @@ static const double fused_wide_chunk = 2288;        /* cycles of a K chunk, 128 
 static const double fused_narrow_chunk = 1773;      /* cycles of a K chunk, 64 columns */
 static const double fused_store = 0.55;             /* cycles to check and store a result */
 static const double fused_adding = 3150;            /* cycles of the kernel that adds slices of K */
+static const double fused_adding_mirrored = 3000;   /* and to store at two places (assumed) */
 static const double fused_slice = 730;              /* cycles of that for each slice */
 static const double fused_splitk_reduce_rate = 8.3; /* bytes per cycle and multiprocessor of that */
 static const double fused_mn_major = 1.62;      /* cycles per step of K to split an MN-major B */

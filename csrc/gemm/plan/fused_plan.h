@@ -67,6 +67,13 @@ static inline double store_factor(const Sgemm *p)
     return p->C.col_stride == 1 && p->C.row_stride % 4 == 0 ? 1 : tensor_store_unaligned;
 }
 
+/* The factor on storing the results of a symmetric product at two places. */
+static inline double mirrored_factor(const Sgemm *p, bool symmetric)
+{
+    const double bytes = 4 * (double)p->count * (double)p->C.rows * (double)p->C.cols;
+    return !symmetric ? 1 : bytes > tensor_l2 ? tensor_mirrored : tensor_mirrored_in_l2;
+}
+
 /* The estimated cycles of the product alone, with so many tiles of this width, and slices. `factor`
  * is that on storing a result. */
 static inline double fused_product_cycles(const Sgemm *p, int64_t tiles, int width, int slices,
@@ -124,13 +131,14 @@ static inline int fused_most_slices(const Sgemm *p, bool symmetric, int multipro
 static inline FusedPlan plan_fused(const Sgemm *p, bool symmetric, int multiprocessors)
 {
     FusedPlan plan = {fused_lines_apart(p) < 0, FUSED_WIDE, 1, INFINITY};
-    const double factor = store_factor(p) * (symmetric ? tensor_mirrored : 1);
+    const double factor = store_factor(p) * mirrored_factor(p, symmetric);
     const int most = fused_most_slices(p, symmetric, multiprocessors);
     for (int slices = 1; slices <= most; ++slices) {
         for (int width = FUSED_NARROW; width <= FUSED_WIDE; width += FUSED_WIDE - FUSED_NARROW) {
             const int64_t tiles = tiles_of_one(p, symmetric, FUSED_ROWS, width) * p->count;
             const double cycles =
-                fused_product_cycles(p, tiles, width, slices, factor, multiprocessors);
+                fused_product_cycles(p, tiles, width, slices, factor, multiprocessors) +
+                (symmetric && slices > 1 ? fused_adding_mirrored : 0);
             if (cycles < plan.cycles) {
                 plan.width = width;
                 plan.slices = slices;

@@ -30,7 +30,7 @@ static double estimate_waves(const Sgemm *p, int multiprocessors)
     const Matrix *const A = &p->A, *const B = &p->B;
     const bool symmetric = sgemm_is_symmetric(p);
     const double depth = (double)(ceil_div(p->A.cols, DEPTH) * DEPTH);
-    const double stored = tensor_store * store_factor(p) * (symmetric ? tensor_mirrored : 1);
+    const double stored = tensor_store * store_factor(p) * mirrored_factor(p, symmetric);
     const double of_result = depth / tensor_rate + stored;
     return tensor_start +
            (double)p->count *

@@ -565,18 +565,24 @@ template <class T, class Rows = RowsInOrder, bool ALONE = false> struct CheckedT
                                                    bool are_whole) const
     {
         const Mirrored C(q, tile.row + row, tile.col + col, matrix);
-        if (!__all_sync(0xffffffff, are_whole && scales.narrow && failing.count() == 0)) {
-            store_columns<false, true>(sum, scales, failing, C);
+        if (!__all_sync(0xffffffff, scales.narrow && failing.count() == 0)) {
+            store_columns<ANY, true>(sum, scales, failing, C);
+        } else if (!are_whole) {
+            store_columns<PASSING, true>(sum, scales, failing, C);
         } else if (q.p.beta == 0.0f) {
-            store_columns<true, false>(sum, scales, failing, C);
+            store_columns<WHOLE, false>(sum, scales, failing, C);
         } else {
-            store_columns<true, true>(sum, scales, failing, C);
+            store_columns<WHOLE, true>(sum, scales, failing, C);
         }
     }
 
+    /* What is known of a warp's results: nothing; that all pass, and their scales are narrow; and
+     * that they are whole. */
+    enum Stored { ANY, PASSING, WHOLE };
+
     /* Stores them from registers: four lanes 32 bytes of a row, and eight lanes 32 bytes of a
-     * column, which are neighbours in its mirror image. If they are WHOLE, all pass. */
-    template <bool WHOLE, bool ADDS>
+     * column, which are neighbours in its mirror image. */
+    template <Stored STORED, bool ADDS>
     __device__ __forceinline__ void store_columns(const float (&sum)[T::MI][T::NI][4],
                                                   const Scales &scales, const Bits &failing,
                                                   const Mirrored &C) const
@@ -585,12 +591,13 @@ template <class T, class Rows = RowsInOrder, bool ALONE = false> struct CheckedT
                       together = 4; // pairs of columns: first reads all old values
         static_assert(T::NI % together == 0, "pairs are in whole groups");
         const Results &lower = C.lower, &upper = C.upper;
-        const int64_t right = WHOLE ? 1 : lower.col_stride; // also down in the mirror image
-        const int64_t added_right = WHOLE ? 1 : lower.added_col_stride;
+        constexpr bool whole = STORED == WHOLE;
+        const int64_t right = whole ? 1 : lower.col_stride; // also down in the mirror image
+        const int64_t added_right = whole ? 1 : lower.added_col_stride;
         const auto is_stored = [&](int i, int j, bool in_image) {
             const int under = C.below + row_in_tile(i) - row - (col_in_tile(j) - col);
-            return WHOLE || (row_in_tile(i) - row < lower.rows && under >= in_image &&
-                             (failing.row(i) >> j & 1) == 0);
+            return whole || (row_in_tile(i) - row < lower.rows && under >= in_image &&
+                             (STORED == PASSING || (failing.row(i) >> j & 1) == 0));
         };
         float *to = lower.first, *image = upper.first;
         const float *added = lower.added, *added_image = upper.added;
@@ -602,7 +609,7 @@ template <class T, class Rows = RowsInOrder, bool ALONE = false> struct CheckedT
                 UNROLL(rows)
                 for (int i = 0; i < rows; ++i) {
                     const int j = first + 2 * n;
-                    old[n][i] = two_of<WHOLE>(added + 8 * i * lower.added_row_stride, added_right,
+                    old[n][i] = two_of<whole>(added + 8 * i * lower.added_row_stride, added_right,
                                               is_stored(i, j, false), is_stored(i, j + 1, false));
                     old_image[n][i] =
                         two_of<false>(added_image + 8 * i * added_right, upper.added_row_stride,
@@ -619,10 +626,10 @@ template <class T, class Rows = RowsInOrder, bool ALONE = false> struct CheckedT
                     const auto in_units_of_C = [&](int j) {
                         const int scale = scales.of_row[i] + scales.of_col[j];
                         const float x = result(sum, i, j);
-                        return WHOLE ? x * power_of_two(-scale) : unscaled(x, scale);
+                        return STORED == ANY ? unscaled(x, scale) : x * power_of_two(-scale);
                     };
                     const Pair x = {in_units_of_C(j), in_units_of_C(j + 1)};
-                    store_two<WHOLE>(to + 8 * i * lower.row_stride, right,
+                    store_two<whole>(to + 8 * i * lower.row_stride, right,
                                      both_scaled(x, old[n][i]), is_stored(i, j, false),
                                      is_stored(i, j + 1, false));
                     store_two<false>(image + 8 * i * right, upper.row_stride,
