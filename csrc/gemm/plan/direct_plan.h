@@ -51,8 +51,8 @@ static inline double direct_round(const DirectTileCost *tile, int64_t blocks, do
 }
 
 /* Sets the plan's clusters, whole tiles and cycles for its tile and slices. False if too many
- * tiles would be left for the clusters, or if C is symmetric and only some tiles would be in slices:
- * a result and its mirror image need the same order of additions. */
+ * tiles would be left for the clusters, or if C is symmetric and only some tiles would be in
+ * slices: a result and its mirror image need the same order of additions. */
 static inline bool direct_divide(const Sgemm *p, const DirectTileCost *tile, int multiprocessors,
                                  DirectPlan *plan)
 {
