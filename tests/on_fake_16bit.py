@@ -188,6 +188,22 @@ def test_a_product_is_captured(rng, dtype):
         run("simt", floats, b, out=out, stream=stream)
 
 
+@pytest.mark.parametrize("many", [False, True])
+def test_a_gpu_takes_16_bits_whatever_the_cpu_device_plans_for(rng, monkeypatch, many):
+    """Otherwise a copy would be made before the launch, and the capture be refused."""
+    monkeypatch.delenv("SGEMM_KERNELS_CPU_MULTIPROCESSORS")
+    A, B = of(rng, FLOAT32, 64, 128), of(rng, BFLOAT16, 128, 64)
+    a, b, out = (FAKES["ByDlpack1"](each) for each in (A, B, np.zeros((64, 64), np.float32)))
+    capture = Capture()
+    with capture as stream:
+        if many:
+            run_many("auto", [a], [b], out=[out], stream=stream)
+        else:
+            run("auto", a, b, out=out, stream=stream)
+    capture.replay()
+    assert np.allclose(out.get(), A @ B.astype(np.float32), atol=1e-4)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [np.float64, np.int16, np.uint16])
 def test_other_types_are_refused(kind, dtype):

@@ -95,6 +95,8 @@ bool run_import(PyObject *module, StreamScope *scope, Imported operands[OPERANDS
 {
     Imported *const A = &operands[OF_A], *const B = &operands[OF_B], *const C = &operands[OF_C],
                     *const out = &operands[OF_OUT];
+    product->kind = DEVICE_CUDA;
+    product->device = scope->device;
     if (!interop_import(A, scope, module) || !interop_import(B, scope, module) ||
         (B->transposed && !operand_transpose(&B->view)) ||
         !operands_fit(&A->view, &B->view, product, batch)) {
