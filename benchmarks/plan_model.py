@@ -68,14 +68,15 @@ class PlanDevice(ctypes.Structure):
     )
 
 
-def matrix(rows: int, cols: int, by_columns: bool) -> tuple[int, ...]:
-    return (0, rows, cols, *((1, rows) if by_columns else (cols, 1)), 0)
+def matrix(rows: int, cols: int, by_columns: bool, data: int = 0) -> tuple[int, ...]:
+    return (data, rows, cols, *((1, rows) if by_columns else (cols, 1)), 0)
 
 
 def problem(M: int, N: int, K: int, layout: str) -> NDArray[Any]:
-    """A product whose operands are aligned and contiguous, as a record."""
+    """A product whose operands are aligned and contiguous, as a record. They are at two places:
+    otherwise it could be symmetric."""
     A = matrix(M, K, layout[0] == "T")
-    B = matrix(K, N, layout[1] == "T")
+    B = matrix(K, N, layout[1] == "T", data=1 << 20)
     return np.array((A, B, matrix(M, N, False), 1.0, 0.0, 1), SGEMM)
 
 

@@ -51,7 +51,7 @@ def test_starts_no_thread(device, variants_on):
         GLIBC_TUNABLES="glibc.pthread.stack_cache_size=0",
         OPENBLAS_NUM_THREADS="1",
     )
-    assert set(printed.split()) == {"True", "simt", "auto"}
+    assert set(printed.split()) == {"True", "simt", "auto", "invariant"}
 
 
 def test_a_caller_may_have_a_small_stack(device, variants_on):

@@ -5,16 +5,16 @@
 
 LAUNCHER(waves_low)
 {
-    return launch_unless_short(launch_tile<Low>, problem, where, WGMMA_MIN_K);
+    return launch_unless_short(launch_tile<Low<false>>, problem, where, WGMMA_MIN_K);
 }
 
 LAUNCHER(waves_wide)
 {
-    return launch_unless_short(launch_tile<Wide>, problem, where, WGMMA_MIN_K);
+    return launch_unless_short(launch_tile<Wide<false>>, problem, where, WGMMA_MIN_K);
 }
 
-ARCHITECTURE_SPECIFIC_VARIANT(waves_low, "64 x 128", "waves.cu", spec<Low>, {9, 0});
-ARCHITECTURE_SPECIFIC_VARIANT(waves_wide, "128 x 192", "waves.cu", spec<Wide>, {9, 0});
+ARCHITECTURE_SPECIFIC_VARIANT(waves_low, "64 x 128", "waves.cu", spec<Low<false>>, {9, 0});
+ARCHITECTURE_SPECIFIC_VARIANT(waves_wide, "128 x 192", "waves.cu", spec<Wide<false>>, {9, 0});
 
 #ifndef __CUDACC__
 extern const Variant *const tilings_of_waves[];

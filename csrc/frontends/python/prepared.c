@@ -302,15 +302,15 @@ bool prepared_replace(PyObject *module, RunArguments *arguments)
     if ((PyObject *)Py_TYPE(arguments->B) != state_of(module)->PreparedMatrix) {
         return true;
     }
-    static const char *const users[] = {"auto", "waves", "fused"};
+    static const char *const users[] = {"auto", "waves", "fused", "invariant"};
     bool uses = false;
     for (size_t index = 0; index < sizeof users / sizeof *users; ++index) {
         uses = uses || arguments->variant == catalog_find(users[index]);
     }
     if (!uses) {
         PyErr_Format(PyExc_ValueError,
-                     "'%s' cannot use a prepared B: pass 'auto', 'waves' or 'fused', or the matrix "
-                     "itself",
+                     "'%s' cannot use a prepared B: pass 'auto', 'waves', 'fused' or 'invariant', "
+                     "or the matrix itself",
                      arguments->variant->name);
         return false;
     }
