@@ -811,7 +811,7 @@ bool plans_pass(const std::vector<std::string> &sets)
         for (const bool transposed : {false, true}) {
             for (const int splits : {1, 2, 3, 4, 8, 33}) {
                 for (const bool cluster : {false, true}) {
-                    plan = {kernel, splits, cluster, transposed, 0, 0.0};
+                    plan = {kernel, splits, cluster, transposed, false, 0, 0.0};
                     const bool power = (splits & (splits - 1)) == 0;
                     if ((cluster && (splits == 1 || !power)) || (!cluster && splits % 2 == 0) ||
                         (splits == 33 && kernel % 4 != 2) ||
@@ -833,17 +833,17 @@ bool plans_pass(const std::vector<std::string> &sets)
             const bool transposed = (width < 8) == (splits > 1);
             const int loaded = (16 << GEMV_THREAD_BITS) / width;
             const int tile[] = {rows, std::max(width, 4), std::min(loaded, GEMV_STAGED(GEMV_ROWS))};
-            plan = {GEMV, splits, false, transposed, width, 0.0};
+            plan = {GEMV, splits, false, transposed, false, width, 0.0};
             all_passed &=
                 plan_passes("gemv:" + std::to_string(width) + "x" + std::to_string(splits), tile,
                             sets, ++number);
         }
     }
-    plan = {STREAMK, 1, false, false, 0, 0.0};
+    plan = {STREAMK, 1, false, false, false, 0, 0.0};
     all_passed &= plan_passes("streamk", {128, 256, 32}, sets, ++number);
     /* With more results, fewer threads share each one; a single thread computes it if it can load
      * all of so short a K. */
-    plan = {DOT, 1, false, false, 0, 0.0};
+    plan = {DOT, 1, false, false, false, 0, 0.0};
     const auto round_of = [](int64_t results, int64_t K, bool batch) {
         const DotPlan found = dot_plan(results, K, batch, batch);
         return DOT_IN_FLIGHT(found.by_lines) * found.sharers;
