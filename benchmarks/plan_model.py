@@ -51,8 +51,8 @@ SGEMM = np.dtype(
     [*((name, MATRIX) for name in "ABC"), ("alpha", "f4"), ("beta", "f4"), ("count", "i8")]
 )
 PLAN = np.dtype(
-    [("kernel", "i4"), ("splits", "i4"), ("cluster", "?"), ("transposed", "?"), ("width", "i4"),
-     ("cycles", "f8")], align=True,
+    [("kernel", "i4"), ("splits", "i4"), ("cluster", "?"), ("transposed", "?"), ("mirrors", "?"),
+     ("width", "i4"), ("cycles", "f8")], align=True,
 )  # fmt: skip
 """As in csrc/base/sgemm.h and csrc/gemm/plan/plan.h."""
 
@@ -121,7 +121,7 @@ def from_rows(rows: list[dict[str, Any]], multiprocessors: int, clock_hz: float)
     number = {shape: i for i, shape in enumerate(shapes)}
     rows.sort(key=lambda row: number[row["M"], row["N"], row["K"], row["layout"]])
     plans = [
-        (KERNELS.index(row["kernel"]), row["splits"], row["cluster"], row["transposed"],
+        (KERNELS.index(row["kernel"]), row["splits"], row["cluster"], row["transposed"], False,
          row["width"], 0.0)
         for row in rows
     ]  # fmt: skip

@@ -121,7 +121,7 @@ class Kernels:
         """Queues out = A @ B by a plan in the default stream."""
         own = np.array((*map(interface_matrix, (A, B, out)), 1.0, 0.0, 1), SGEMM)
         kernel = KERNELS.index(choice.kernel)
-        plan = np.array((kernel, *choice[1:], 0.0), PLAN)
+        plan = np.array((kernel, *choice[1:-1], False, choice.width, 0.0), PLAN)
         status = self.library.multiply(
             own.ctypes.data_as(ctypes.c_void_p), self.device, plan.ctypes.data_as(ctypes.c_void_p)
         )
