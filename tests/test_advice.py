@@ -102,7 +102,9 @@ def test_prepared_matrices():
         run_many("auto", [ONES], [prepared], device="cpu")
     with pytest.raises(TypeError, match=r"prepared matrix already: pass it to run\(\) as B"):
         prepare(prepared)
-    with pytest.raises(ValueError, match="pass 'auto', 'waves' or 'fused', or the matrix itself"):
+    with pytest.raises(
+        ValueError, match="pass 'auto', 'waves', 'fused' or 'invariant', or the matrix itself"
+    ):
         run("naive", ONES, prepared, device="cpu")
     with pytest.raises(ValueError, match="omit device"):
         run("auto", ONES, prepared, device="cuda:0")
