@@ -76,6 +76,8 @@ PARTS = (
     _part("traffic", 7),
     _part("batched", 2),
     _part("grouped", 1),
+    _part("same_bits", 2, "same_bits.json.gz"),
+    _part("symmetric", 1.5, "symmetric.json.gz"),
     _part("routers", 6, "routers.json.gz"),
     _part("random_shapes", 3.5, "random_shapes.json.gz"),
     _part("products", 4, "products.json.gz"),

@@ -49,7 +49,7 @@ class Tensor(np.ndarray):
 
     @property
     def mT(self):  # noqa: N802
-        return self.swapaxes(1, 2)
+        return self.swapaxes(-1, -2)
 
 
 class Torch:

@@ -25,6 +25,8 @@ A table is between two comments. The first one names the kind of table and the f
 | average RESULTS | a sentence: the mean speed over these models |
 | products RESULTS | products of models against cuBLAS, by model: benchmarks/products.py |
 | batches RESULTS | batches of products against torch.bmm, by kind: benchmarks/batched.py |
+| same_bits RESULTS | the price of the same bits in every batch: benchmarks/same_bits.py |
+| symmetric RESULTS | A @ A.mT against the product with a copy: benchmarks/symmetric.py |
 | programs RESULTS | programs under ``sgemm-kernels preload``: benchmarks/programs.py |
 | gpus RESULTS | whole calls on all GPUs, and their speedup: benchmarks/all_gpus.py |
 | clocks RESULTS | cycles and clocks of products: benchmarks/clocks.py |
@@ -61,7 +63,9 @@ from .grade_tables import grades
 from .model_tables import average, models
 from .product_tables import products
 from .program_tables import programs
+from .same_bits_tables import same_bits
 from .speed_tables import kinds, ladder, peers, ratios, routers, speedup, spread, table
+from .symmetric_tables import symmetric
 
 _BLOCK = re.compile(
     r"^(?P<head><!-- results: (?P<words>[^>]+?) -->\n).*?^(?P<tail><!-- end of results -->)",
@@ -127,6 +131,6 @@ BLOCKS: dict[str, Callable[..., str]] = {
     block.__name__: block
     for block in (speedup, ladder, table, spread, ratios, peers, grades, routers, kinds, counters,
                   ablation, calls, gpus, clocks, recomputing, worst, tuning, queuing, average,
-                  models, products, batches, programs)
+                  models, products, batches, programs, same_bits, symmetric)
 }  # fmt: skip
 """The kinds of tables. Each function takes the files named after the kind."""
