@@ -6,7 +6,7 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,17 +43,18 @@ class Timer:
     def measured(
         self,
         ways: Mapping[str, Call],
-        out: Any,
+        results: Sequence[Any],
         check: Callable[[str], Mapping[str, Any]],
         facts: Mapping[str, Any],
     ) -> list[dict[str, Any]]:
-        """A row for each way, with the facts and what the check of its result found. A way that
-        fails, or whose check has a problem, has no samples."""
+        """A row for each way, with the facts and the findings of the check. The ways overwrite
+        the results. A way that fails, or whose check has a problem, has no samples."""
         rows: dict[str, dict[str, Any]] = {}
         right: dict[str, Call] = {}
         for name, call in ways.items():
             rows[name] = {"way": name, **facts}
-            out.fill_(math.nan)
+            for result in results:
+                result.fill_(math.nan)
             try:
                 call()
                 rows[name] |= check(name)

@@ -12,22 +12,16 @@ from __future__ import annotations
 
 import math
 import random
-import statistics
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from _modules import first_line, imported
 from _results import output_argument, parsed, redraw, write
-from batched import flush_of, sample
+from _tensors import Call, Exact, Timer, report_problems
 
-from sgemm_kernels import Error, build_info, run_many
-from sgemm_kernels._accuracy import gamma
+from sgemm_kernels import Error, run_many
 from sgemm_kernels._style import SERIES, Picture, drawing
 from sgemm_kernels._table import table
-from sgemm_kernels.measuring.devices import find_gpu
 
 SEED = "experts to judge by"
 """The committed numbers of rows. Pass another seed for ones that the kernels were not tuned to."""
@@ -40,8 +34,6 @@ TARGET = 1.5
 SECONDS = 1.5
 """To sample a size, all ways together."""
 
-Call = Callable[[], Any]
-
 
 def rows_of_experts(seed: str) -> list[int]:
     """The number of rows of each expert: log-uniform from 1 to MOST_ROWS."""
@@ -49,16 +41,12 @@ def rows_of_experts(seed: str) -> list[int]:
     return [round(math.exp(draw.uniform(0, math.log(MOST_ROWS)))) for _ in range(EXPERTS)]
 
 
-def operands(torch: Any, rows: Sequence[int], N: int, K: int) -> tuple[list[Any], ...]:
+def operands(timer: Timer, rows: Sequence[int], N: int, K: int) -> tuple[list[Any], ...]:
     """The rows of each expert, its weights transposed, and memory for its results."""
-
-    def uniform(*shape: int) -> Any:
-        return torch.empty(shape, device="cuda").uniform_(-1, 1)
-
     return (
-        [uniform(M, K) for M in rows],
-        [uniform(N, K).T for _ in rows],
-        [torch.empty((M, N), device="cuda") for M in rows],
+        [timer.uniform(M, K) for M in rows],
+        [timer.uniform(N, K).T for _ in rows],
+        [timer.torch.empty((M, N), device="cuda") for M in rows],
     )
 
 
@@ -74,42 +62,16 @@ def ways(torch: Any, a: list[Any], b: list[Any], out: list[Any]) -> Iterator[tup
     yield SIMT, lambda: run_many("simt", a, b, out=out)
 
 
-def worst_share(a: list[Any], b: list[Any], out: list[Any]) -> float:
-    """The largest error as a share of its bound, by float64 on the GPU: at most 1 if all are
-    right."""
-    shares = []
-    for A, B, result in zip(a, b, out, strict=True):
-        A, B = A.double(), B.double()
-        error = (result.double() - A @ B).abs() / (A.abs() @ B.abs())
-        shares.append(float(error.max()) / gamma(A.shape[1] + 3))
-    return math.inf if any(map(math.isnan, shares)) else max(shares)
-
-
-def measured(
-    torch: Any, rows: Sequence[int], N: int, K: int, flush: Call, seconds: float
-) -> list[dict[str, Any]]:
+def measured(timer: Timer, rows: Sequence[int], N: int, K: int) -> list[dict[str, Any]]:
     """A row for each way. A way that fails or is wrong has no samples, but a problem."""
-    a, b, out = operands(torch, rows, N, K)
-    found: dict[str, dict[str, Any]] = {}
-    right: dict[str, Call] = {}
-    for name, call in ways(torch, a, b, out):
-        share = None
-        for result in out:
-            result.fill_(math.nan)
-        try:
-            call()
-            share = worst_share(a, b, out)
-            problem = None if share <= 1 else f"wrong: {share:.2g} times the error bound"
-        except Exception as error:  # any error of a library
-            problem = first_line(error)
-        if problem is None:
-            right[name] = call
-        size = {"case": f"{N} x {K}", "N": N, "K": K, "operations": 2 * sum(rows) * N * K}
-        found[name] = {"way": name, **size, "worst_share_of_bound": share, "problem": problem}
-    for name, samples_ns in sample(torch, right, flush, seconds).items():
-        low, middle, high = statistics.quantiles(samples_ns, n=4, method="inclusive")
-        found[name] |= {"median_ns": middle, "iqr_ns": high - low, "samples_ns": samples_ns}
-    return list(found.values())
+    a, b, out = operands(timer, rows, N, K)
+
+    def check(_: str) -> Mapping[str, Any]:
+        found = (Exact(A, B).checked(result) for A, B, result in zip(a, b, out, strict=True))
+        return max(found, key=lambda each: each["worst_share_of_bound"])
+
+    size = {"case": f"{N} x {K}", "N": N, "K": K, "operations": 2 * sum(rows) * N * K}
+    return timer.measured(dict(ways(timer.torch, a, b, out)), out, check, size)
 
 
 def speeds_of(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], float]:
@@ -164,45 +126,24 @@ def main() -> int:
     if arguments.seed != SEED and arguments.output == usual:
         parser.error(f"{usual} is for the committed seed: pass -o FILE")
     of_experts = rows_of_experts(arguments.seed)
-    begin = time.perf_counter()
+    rows: list[dict[str, Any]] = []
     try:
-        gpu = find_gpu("experts are timed")
-        found, missing = imported({"torch": "torch"})
-        if "torch" not in found:
-            raise OSError(f"PyTorch is missing: {missing['torch']}")
-        torch = found["torch"]
-        flush = flush_of(torch, gpu.l2_bytes or 1 << 26)
-        rows: list[dict[str, Any]] = []
+        timer = Timer("experts are timed", SECONDS)
         for N, K in SIZES:
-            torch.manual_seed(N)
-            torch.cuda.empty_cache()
-            rows += measured(torch, of_experts, N, K, flush, SECONDS)
+            timer.torch.cuda.empty_cache()
+            rows += measured(timer, of_experts, N, K)
     except (Error, OSError, RuntimeError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
-    build = build_info()
-    head = {
-        "device": gpu.model,
-        "driver": gpu.driver,
-        "cuda_toolkit": build.cuda_toolkit,
-        "csrc_hash": build.csrc_hash,
-        "versions": {"numpy": np.__version__, "torch": torch.__version__},
-        "seed": arguments.seed,
-        "rows_of_experts": of_experts,
-        "run_s": time.perf_counter() - begin,
-        "protocol": "CUDA events around each call, the L2 cache flushed before it; rounds in "
-        "random order, the first one discarded; tensors with out=, no TF32; uniform [-1, 1]",
-    }
-    print(f"{gpu.model}, {head['run_s']:.0f} s\n")
+    head = timer.head() | {"seed": arguments.seed, "rows_of_experts": of_experts}
+    print(f"{head['device']}, {head['run_s']:.0f} s\n")
     print(table(("N x K", "way", "ms", "TFLOP/s", "speed"), lines(rows)))
     of_auto = [speed for (_, way), speed in speeds_of(rows).items() if way == AUTO]
     if of_auto:
         print(f"\nauto, slowest: {min(of_auto):.2f} times as fast (target {TARGET})")
-    problems = [row for row in rows if row["problem"]]
-    for row in problems:
-        print(f"{row['way']} at {row['case']}: {row['problem']}", file=sys.stderr)
+    wrong = report_problems(rows)
     write(arguments.output, "grouped", head, rows, picture)
-    return 1 if any(row["way"] in (AUTO, SIMT) for row in problems) else 0
+    return 1 if {AUTO, SIMT} & {*wrong} else 0
 
 
 if __name__ == "__main__":

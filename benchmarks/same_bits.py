@@ -11,6 +11,7 @@ nanoseconds, and prints tables. It draws no picture.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 from _results import output_argument, write
@@ -54,11 +55,10 @@ def measured(timer: Timer, N: int, K: int, layout: str) -> list[dict[str, Any]]:
                 facts["problem"] = facts["problem"] or f"other bits than with {ROWS[0]} rows"
             return facts
 
-        ways = {CUBLAS: lambda A=A, out=out: torch.mm(A, B, out=out)}
-        for name in OURS:
-            ways[name] = lambda name=name, A=A, out=out: run(name, A, B, out=out)
+        ways = {CUBLAS: partial(torch.mm, A, B, out=out)}
+        ways |= {name: partial(run, name, A, B, out=out) for name in OURS}
         size = {"case": f"{N} x {K} {layout}", "M": M, "N": N, "K": K, "layout": layout}
-        found += timer.measured(ways, out, check, size)
+        found += timer.measured(ways, [out], check, size)
     return found
 
 

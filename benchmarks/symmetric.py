@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from _results import output_argument, write
@@ -60,10 +61,15 @@ MOST_OF_CUBLAS = 2
 def operands(timer: Timer) -> list[tuple[str, Callable[[], Any]]]:
     """The name of each case, and a function that makes its A."""
     squares = [(M, K) for M, depths in DEPTHS.items() for K in depths]
-    cases = [(shape, timer.uniform) for shape in [*squares, *ODD, *BATCHES]]
-    named = [(" x ".join(map(str, shape)), shape, make) for shape, make in cases]
-    named += [(f"{M} x {K}, columns", (K, M), lambda *s: timer.uniform(*s).mT) for M, K in COLUMNS]
-    return [(name, lambda shape=shape, make=make: make(*shape)) for name, shape, make in named]
+    cases: list[tuple[str, Callable[[], Any]]] = [
+        (" x ".join(map(str, shape)), partial(timer.uniform, *shape))
+        for shape in [*squares, *ODD, *BATCHES]
+    ]
+
+    def columns(M: int, K: int) -> Any:
+        return timer.uniform(K, M).mT
+
+    return cases + [(f"{M} x {K}, columns", partial(columns, M, K)) for M, K in COLUMNS]
 
 
 def measured(timer: Timer, case: str, A: Any) -> list[dict[str, Any]]:
@@ -82,14 +88,14 @@ def measured(timer: Timer, case: str, A: Any) -> list[dict[str, Any]]:
         return facts
 
     ways = {
-        CUBLAS: lambda: torch.matmul(A, A.mT, out=out),
-        AUTO: lambda: run("auto", A, A.mT, out=out),
-        GRAM: lambda: gram("auto", A, out=out),
-        AUTO_COPY: lambda: run("auto", A, plain, out=out),
-        SIMT: lambda: run("simt", A, A.mT, out=out),
-        SIMT_COPY: lambda: run("simt", A, plain, out=out),
+        CUBLAS: partial(torch.matmul, A, A.mT, out=out),
+        AUTO: partial(run, "auto", A, A.mT, out=out),
+        GRAM: partial(gram, "auto", A, out=out),
+        AUTO_COPY: partial(run, "auto", A, plain, out=out),
+        SIMT: partial(run, "simt", A, A.mT, out=out),
+        SIMT_COPY: partial(run, "simt", A, plain, out=out),
     }
-    return timer.measured(ways, out, check, {"case": case, "shape": [*A.shape]})
+    return timer.measured(ways, [out], check, {"case": case, "shape": [*A.shape]})
 
 
 # ------------------------------------------------------------------ Newton-Schulz
@@ -124,7 +130,7 @@ class NewtonSchulz:
         self._next = first, second
         self.result = first if STEPS % 2 else second
 
-    def steps(self, multiply: Product, *, symmetric: bool) -> None:
+    def compute(self, multiply: Product, *, symmetric: bool) -> None:
         """Computes the result with three products a step. Symmetric ones get a transposed operand;
         the others get the transpose of a copy, and A @ A."""
         a, b, c = COEFFICIENTS
@@ -144,7 +150,7 @@ def measured_steps(timer: Timer) -> list[dict[str, Any]]:
     X = timer.uniform(WIDTH, WIDTH)
     X /= X.norm()
     exact = NewtonSchulz(X.double())
-    exact.steps(by_cublas(torch), symmetric=True)
+    exact.compute(by_cublas(torch), symmetric=True)
     steps = NewtonSchulz(X)
     errors: dict[str, float] = {}
 
@@ -156,12 +162,12 @@ def measured_steps(timer: Timer) -> list[dict[str, Any]]:
         return {"relative_error": error, "problem": problem}
 
     ways = {
-        CUBLAS: lambda: steps.steps(by_cublas(torch), symmetric=True),
-        AUTO: lambda: steps.steps(by_auto, symmetric=True),
-        AUTO_COPY: lambda: steps.steps(by_auto, symmetric=False),
+        CUBLAS: partial(steps.compute, by_cublas(torch), symmetric=True),
+        AUTO: partial(steps.compute, by_auto, symmetric=True),
+        AUTO_COPY: partial(steps.compute, by_auto, symmetric=False),
     }
     facts = {"case": NEWTON_SCHULZ, "shape": [WIDTH, WIDTH], "steps": STEPS}
-    return timer.measured(ways, steps.result, check, facts)
+    return timer.measured(ways, [steps.result], check, facts)
 
 
 def main() -> int:

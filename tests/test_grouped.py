@@ -5,7 +5,6 @@ A stand-in for PyTorch has NumPy's arrays for tensors, and a clock that the ways
 
 import json
 import sys
-import types
 
 import numpy as np
 import pytest
@@ -48,7 +47,16 @@ def grouped(experiment, monkeypatch, torch):
         sgemm_kernels.run_many(name, *plain, out=[np.asarray(X) for X in out], device="cpu")
 
     monkeypatch.setattr(grouped, "run_many", run_many)
+    monkeypatch.setattr(grouped, "SECONDS", 0.0)
+    tensors = experiment("_tensors")
+    monkeypatch.setattr(tensors, "find_gpu", lambda _: GPU)
+    monkeypatch.setattr(tensors, "imported", lambda _: ({"torch": torch}, {}))
     return grouped
+
+
+@pytest.fixture
+def timer(grouped):
+    return grouped.Timer("experts are timed", 0.0)
 
 
 def test_the_rows_are_drawn_from_the_seed(grouped):
@@ -61,8 +69,8 @@ def test_the_rows_are_drawn_from_the_seed(grouped):
     assert sum(row < 64 for row in rows) > 16, "as many up to 64 as from 64 on, about"
 
 
-def test_every_way_multiplies_the_same_operands(grouped, torch):
-    rows = grouped.measured(torch, [1, 5, 3], 6, 7, lambda: None, 0.0)
+def test_every_way_multiplies_the_same_operands(grouped, timer):
+    rows = grouped.measured(timer, [1, 5, 3], 6, 7)
     assert [row["way"] for row in rows] == [grouped.LOOP, grouped.AUTO, grouped.SIMT]
     assert [row["median_ns"] for row in rows] == [3e6, 1.5e6, 1.5e6]
     for row in rows:
@@ -71,12 +79,12 @@ def test_every_way_multiplies_the_same_operands(grouped, torch):
         assert (row["case"], row["operations"]) == ("6 x 7", 2 * 9 * 6 * 7)
     assert grouped.speeds_of(rows)["6 x 7", grouped.AUTO] == 2
     assert grouped.lines(rows)[1][-1] == "2.00"
-    a, b, out = grouped.operands(torch, [1, 5], 6, 7)
+    a, b, out = grouped.operands(timer, [1, 5], 6, 7)
     assert [X.shape for X in (*a, *b, *out)] == [(1, 7), (5, 7), (7, 6), (7, 6), (1, 6), (5, 6)]
     assert all(X.strides[0] == 4 for X in b), "as the weights of a linear layer are"
 
 
-def test_wrong_results_and_failures_have_no_samples(grouped, torch, monkeypatch):
+def test_wrong_results_and_failures_have_no_samples(grouped, timer, monkeypatch):
     def run_many(name, As, Bs, out):
         if name == "auto":
             raise RuntimeError("no kernel\nat line 3")
@@ -84,7 +92,7 @@ def test_wrong_results_and_failures_have_no_samples(grouped, torch, monkeypatch)
             np.matmul(A, B, out=result)
 
     monkeypatch.setattr(grouped, "run_many", run_many)
-    loop, auto, simt = grouped.measured(torch, [4, 5], 6, 7, lambda: None, 0.0)
+    loop, auto, simt = grouped.measured(timer, [4, 5], 6, 7)
     assert loop["problem"] is None
     assert auto["problem"] == "no kernel"
     assert simt["problem"] == "wrong: inf times the error bound"
@@ -92,13 +100,10 @@ def test_wrong_results_and_failures_have_no_samples(grouped, torch, monkeypatch)
 
 
 @pytest.fixture
-def script(grouped, torch, monkeypatch):
+def script(grouped, monkeypatch):
     """Runs the command with small sizes, on the stand-in."""
     monkeypatch.setattr(grouped, "SIZES", ((6, 7), (3, 8)))
     monkeypatch.setattr(grouped, "MOST_ROWS", 9)
-    monkeypatch.setattr(grouped, "SECONDS", 0.0)
-    monkeypatch.setattr(grouped, "find_gpu", lambda _: GPU)
-    monkeypatch.setattr(grouped, "imported", lambda _: ({"torch": torch}, {}))
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["script.py", *map(str, arguments)])
@@ -140,10 +145,11 @@ def test_without_a_gpu(grouped, script, monkeypatch, capsys):
     def none(_):
         raise sgemm_kernels.DeviceError("no GPU")
 
-    monkeypatch.setattr(grouped, "find_gpu", none)
+    tensors = sys.modules["_tensors"]
+    monkeypatch.setattr(tensors, "find_gpu", none)
     assert script() == 2
     assert "no GPU" in capsys.readouterr().err
-    monkeypatch.setattr(grouped, "find_gpu", lambda _: types.SimpleNamespace(l2_bytes=1))
-    monkeypatch.setattr(grouped, "imported", lambda _: ({}, {"torch": "not here"}))
+    monkeypatch.setattr(tensors, "find_gpu", lambda _: GPU)
+    monkeypatch.setattr(tensors, "imported", lambda _: ({}, {"torch": "not here"}))
     assert script() == 2
     assert "PyTorch is missing: not here" in capsys.readouterr().err

@@ -42,14 +42,19 @@ def _milliseconds(rows: Rows, case: str, way: str) -> float:
     return float(median) / 1e6
 
 
+def _goal(case: str) -> Target:
+    return Target(
+        f"{case}: speed of auto over a copy",
+        lambda rows: ratios_of(rows, AUTO, AUTO_COPY)[case],
+        1.7,
+        at_least=True,
+    )
+
+
 def symmetric_targets(rows: Rows) -> Table:
     """What symmetric products aim at, beside what was found."""
     targets = (
-        *(
-            Target(f"{case}: speed over a copy", lambda rows, case=case:
-                   ratios_of(rows, AUTO, AUTO_COPY)[case], 1.7, at_least=True)
-            for case in GOALS
-        ),
+        *map(_goal, GOALS),
         Target("auto over a copy: slowest",
                lambda rows: min(ratios_of(rows, AUTO, AUTO_COPY).values()), 1, at_least=True),
         Target("simt over a copy: slowest",
