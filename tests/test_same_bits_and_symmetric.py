@@ -214,7 +214,7 @@ def test_symmetric_products_and_their_table(symmetric, torch, tmp_path):
     assert "| 5 x 3 | 1000.0 | 1.80 | 1.80 | 4.00 | 1.80 |" in table
     assert "| Newton-Schulz | 19000.0 | 1.42 | - | 3.16 | - |" in table, "10 of 1 ms, 5 of 1.8 ms"
     assert "| Newton-Schulz at 4096, five steps, ms | at most 11 | 19.00 | missed |" in table
-    assert "| auto over a copy: slowest | at least 1 | 1.42 | met |" in table
+    assert "| auto over a copy: slowest | at least 0.98 | 1.42 | met |" in table
 
 
 def test_a_copy_is_at_another_address_and_a_transpose_is_not(symmetric, monkeypatch):
