@@ -30,9 +30,18 @@ Make = Callable[[np.random.Generator, int], tuple[Float32, Float32]]
 # ------------------------------------------------------------------ bounds
 
 
+def widened(xp: Any, matrix: Any) -> Any:
+    """A float32 matrix in float64. CuPy converts a subnormal number to 0, so these are computed
+    from their bits."""
+    bits = matrix.view(xp.int32)
+    magnitude = bits & 0x7FFFFFFF
+    subnormal = xp.where(bits < 0, -(2.0**-149), 2.0**-149) * magnitude
+    return xp.where(magnitude < 0x00800000, subnormal, matrix.astype(xp.float64))
+
+
 def exact(xp: Any, A: Any, B: Any) -> tuple[Any, Any]:
     """A @ B and |A| @ |B| in float64."""
-    a, b = A.astype(xp.float64), B.astype(xp.float64)
+    a, b = widened(xp, A), widened(xp, B)
     return a @ b, xp.abs(a) @ xp.abs(b)
 
 
@@ -79,7 +88,7 @@ def slope(sizes: Sequence[int], errors: Sequence[float]) -> float | None:
 def share_of_bound(xp: Any, C: Any, value: Any, terms: Any, K: int) -> float:
     """The largest error in units of this package's bound."""
     bound = gamma(K) * terms + (K + 3) * 2.0**-149
-    share = xp.abs(C.astype(xp.float64) - value) / bound
+    share = xp.abs(widened(xp, C) - value) / bound
     return _finite(float(xp.where(xp.isnan(share), xp.inf, share).max()))
 
 

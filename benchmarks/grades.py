@@ -136,7 +136,7 @@ def graded(xp: Any, asked: dict[str, Multiply], extent: Extent) -> dict[str, dic
             A, B = map(xp.asarray, make(np.random.default_rng((SEED, n)), n))
             value, terms = _grades.exact(xp, A, B)
             for name, C in results(asked, A, B):
-                error = xp.abs(C.astype(xp.float64) - value)
+                error = xp.abs(_grades.widened(xp, C) - value)
                 found[name].append((_grades.shares(xp, A, B, error, terms), test, n))
                 if test == _grades.UNIFORM:
                     errors[name].append(_grades.units(xp, error, terms))

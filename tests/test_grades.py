@@ -63,6 +63,20 @@ def strassen(A, B):
                      [two + four, one - two + three + six]])  # fmt: skip
 
 
+class Flushing(np.ndarray):
+    """An array that converts subnormal numbers to 0, as CuPy does."""
+
+    def astype(self, *args, **kwargs):
+        return np.where(abs(self) < 2.0**-126, 0, self).astype(*args, **kwargs)
+
+
+def test_subnormal_results_are_compared_as_they_are(asked):
+    values = np.array([0, -0.0, 2**-149, -(2**-130), 2**-126, 1, -np.inf, np.nan], np.float32)
+    wide = asked.widened(np, values.view(Flushing))
+    assert wide.dtype == np.float64
+    assert np.array_equal(wide, values.astype(np.float64), equal_nan=True)
+
+
 @pytest.mark.parametrize(
     ("product", "grade", "zeros", "small"),
     [
