@@ -2,7 +2,7 @@
 
 GEMMul8 multiplies integers in 8 bits modulo several numbers, with cuBLASLt, and so emulates a
 product of fixed-point numbers with one scale for each row of A and column of B (Ozaki scheme II).
-Its "accurate" mode chooses the scales. It waits for the GPU several times in each product.
+Its "accurate" mode chooses the scales.
 
 ``make peers`` fetches its sources. ``python benchmarks/_gemmul8_product.py sm_90a`` compiles them
 beforehand and needs no GPU.

@@ -14,7 +14,12 @@
 #include <utility>
 #include <vector>
 
+#include <cublasLt.h>
 #include <cuda_fp8.h>
+#include <cuda_runtime.h>
+
+/* GEMMul8 waits for the GPU around each step, to time it. A product is queued without that. */
+#define cudaStreamSynchronize(stream) static_cast<void>(stream)
 
 /* Each of these headers needs the ones before it. */
 // clang-format off
