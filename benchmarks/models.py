@@ -261,15 +261,16 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Picture:
     return figure
 
 
-MOST_BESIDE = 0.92
-"""The widest bar whose label has room beside it."""
-TEXT = 1.05
-"""Where the column of errors begins, in the units of the bars: PyTorch's float32 takes 1."""
+MOST_BESIDE = 0.8
+"""The widest bar whose label has room beside it, left of float32's line at 1."""
+ROOM = 0.05, 1.3
+"""Left of the errors, and their width, in the units of the bars."""
 
 
 def draw_bars(axes: Axes, names: list[str], rows: list[dict[str, Any]], theme: Theme) -> None:
     """Two bars for each model, with the speedup, and with the error in units of float32's."""
     own = {(row["model"], row["way"]): row for row in rows}
+    errors_from = max([1, *(row["over_float32"] for row in rows)]) + ROOM[0]
     thick = 0.4
     for place, name in enumerate(names):
         exact = own[name, FLOAT32]["relative_error"]
@@ -292,7 +293,7 @@ def draw_bars(axes: Axes, names: list[str], rows: list[dict[str, Any]], theme: T
             text = f"error {times:.1f}" if times < 10 else f"error {times:,.0f}"
             text += f" times float32's; {row['consequence']}".removesuffix("; ")
             axes.text(
-                TEXT,
+                errors_from,
                 y,
                 text,
                 va="center",
@@ -301,7 +302,7 @@ def draw_bars(axes: Axes, names: list[str], rows: list[dict[str, Any]], theme: T
             )
     axes.axvline(1, color=LOOKS[FLOAT32][0], linestyle="--", linewidth=2)
     axes.set_yticks(range(len(names)), names)
-    axes.set(ylim=(len(names) - 0.4, -0.6), xlim=(0, 2.35))
+    axes.set(ylim=(len(names) - 0.4, -0.6), xlim=(0, errors_from + ROOM[1]))
     axes.set_title("time, relative to PyTorch's float32 (dashed)")
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1.0])
     axes.grid(visible=False, axis="y")
@@ -312,9 +313,9 @@ def draw_losses(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
     for row, width in zip(rows, (7, 3.5, 1.5), strict=False):
         colour, _ = LOOKS[row["way"]]
         axes.plot(row["losses"], "-", color=colour, linewidth=width, label=row["way"])
-    axes.set(title="training loss of a small GPT", xlabel="step")
+    axes.set(title="loss of a small GPT", xlabel="step")
     if rows:
-        axes.legend()
+        axes.legend(handlelength=1)
 
 
 def draw_differences(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:

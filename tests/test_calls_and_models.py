@@ -410,6 +410,7 @@ class TestModels:
         assert "differ by up to 2.0e+00." in told
         assert "Over 1 models in PyTorch on an A GPU" in model_tables.average(path)
         assert "`enable()` is 2.00 times as fast" in model_tables.average(path)
+        assert "with 1.00 times its error (at most 1.0)." in model_tables.average(path)
         for tell in (model_tables.models, model_tables.average):
             assert tell(tmp_path / "none.json") == "Not measured yet."
         drawn = models.picture(document, document["rows"])

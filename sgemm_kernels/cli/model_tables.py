@@ -76,11 +76,11 @@ def average(results: Path) -> str:
     def mean(way: str) -> str:
         return f"{statistics.geometric_mean(1 / own[n, way]['over_float32'] for n in names):.2f}"
 
-    error = max(own[n, OURS]["relative_error"] / own[n, FLOAT32]["relative_error"] for n in names)
+    errors = [own[n, OURS]["relative_error"] / own[n, FLOAT32]["relative_error"] for n in names]
     return (
         f"Over {len(names)} models in PyTorch on an {document['device']}, `enable()` is "
-        f"{mean(OURS)} times as fast as PyTorch's float32 (TF32: {mean(TF32)}), with at most "
-        f"{error:.1f} times its error."
+        f"{mean(OURS)} times as fast as PyTorch's float32 (TF32: {mean(TF32)}), with "
+        f"{statistics.geometric_mean(errors):.2f} times its error (at most {max(errors):.1f})."
     ) + (f" This was {OLDER}." if is_older(document.get("sources_hash"), "models") else "")
 
 
