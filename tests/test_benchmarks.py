@@ -91,10 +91,10 @@ def test_committed_pictures_show_the_committed_results(picture):
     assert told == origin(*files), "run: make pictures"
 
 
-def test_no_text_of_the_results_is_longer_than_200_kilobytes():
+def test_no_text_of_the_results_is_longer_than_250_kilobytes():
     texts = [path for path in RESULTS.glob("*/*") if path.suffix not in (".gz", ".npz")]
     assert len(texts) > 40
-    assert not [path for path in texts if path.stat().st_size > 200_000]
+    assert not [path for path in texts if path.stat().st_size > 250_000]
 
 
 def test_the_picture_of_the_ladders_page_shows_the_committed_results():
@@ -872,6 +872,8 @@ class TestRouters:
         table = speed_tables.routers(path)
         assert "| Triton tf32x3 | 0.50 | 0.50 |" in table
         assert "| times cuBLAS's speed | 512 rows | 2048 rows |" in table
+        assert "| waves |" not in speed_tables.routers(path, Path("Triton"))
+        assert "| Triton tf32x3 |" in speed_tables.routers(path, Path("Triton"))
         assert RUN.csrc_hash in table
         picture = routers.picture(Results.from_json(path))
         names = {line.get_label() for line in picture.axes[0].lines[:-1]}

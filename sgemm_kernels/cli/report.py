@@ -15,7 +15,7 @@ A table is between two comments. The first one names the kind of table and the f
 | ratios RESULTS SUITE | one variant against cuBLAS, over a suite of shapes in several layouts |
 | peers RESULTS ... | other libraries' speed, error and energy: benchmarks/peers.py |
 | grades RESULTS | the grade and the worst error of each way to multiply: benchmarks/grades.py |
-| routers RESULTS | routers and squares against cuBLAS, by rows: benchmarks/routers.py |
+| routers RESULTS [BEGIN] | routers and squares against cuBLAS, by rows: benchmarks/routers.py |
 | kinds RESULTS | variants against cuBLAS at random shapes: benchmarks/random_shapes.py |
 | counters RESULTS | the profiler's counters of each kernel: benchmarks/traffic.py |
 | ablation RESULTS#KEY | the settings of one question: benchmarks/ablations.py |

@@ -214,13 +214,16 @@ def by_tokens(results: Results) -> tuple[list[str], list[list[str]]]:
     return ["times cuBLAS's speed", *groups, "times cuBLAS's error"], lines
 
 
-def routers(results: Path) -> str:
-    """The table of ``by_tokens`` for a file."""
+def routers(results: Path, begin: Path = Path()) -> str:
+    """The table of ``by_tokens`` for a file. With a second word, it has only the ways whose names
+    begin so."""
     found = Results.from_json(results)
+    header, lines = by_tokens(found)
     facts = [f"{sampled(found)}.", f"{_facts(found)}."]
     if found.interrupted:
         facts.insert(0, "Some products are left out.")
-    return "\n\n".join([markdown(*by_tokens(found)), *facts])
+    chosen = [line for line in lines if line[0].startswith(begin.name)]
+    return "\n\n".join([markdown(header, chosen), *facts])
 
 
 KINDS: dict[str, Callable[[int, int, int], bool]] = {
