@@ -43,7 +43,7 @@ class Part:
 
     name: str
     minutes: float
-    """What its commands took on an H200, rounded up; a guess for those that have not run."""
+    """What its commands took on an H200, rounded up."""
     commands: tuple[tuple[str, ...], ...]
     """Each: a script, the file that it is given, and options."""
     written: tuple[str, ...] = ()
@@ -65,47 +65,47 @@ _SPREAD = tuple(
     for run in (1, 2, 3)
 )
 PARTS = (
-    _part("ladder", 4),
-    _part("models", 3),
-    _part("calls", 2.5),
-    _part("programs", 4),
+    _part("ladder", 3.5),
+    _part("models", 2.5),
+    _part("calls", 2),
+    _part("programs", 3),
     _part("clocks", 1),
     _part("recomputing", 1.5),
-    _part("accuracy", 1),
-    _part("grades", 4),
+    _part("accuracy", 0.5),
+    _part("grades", 2),
     _part("traffic", 7),
-    _part("batched", 2),
-    _part("grouped", 1),
-    _part("same_bits", 1.5, "same_bits.json.gz"),
-    _part("symmetric", 1, "symmetric.json.gz"),
-    _part("routers", 6, "routers.json.gz"),
-    _part("random_shapes", 3.5, "random_shapes.json.gz"),
-    _part("products", 4, "products.json.gz"),
-    _part("host_cost", 4),
+    _part("batched", 1.5),
+    _part("grouped", 0.5),
+    _part("same_bits", 0.5, "same_bits.json.gz"),
+    _part("symmetric", 0.5, "symmetric.json.gz"),
+    _part("routers", 7.5, "routers.json.gz"),
+    _part("random_shapes", 1, "random_shapes.json.gz"),
+    _part("products", 1.5, "products.json.gz"),
+    _part("host_cost", 2.5),
     _part("layouts", 2, "layouts.json.gz"),
     _part("tile_size", 1),
     _part("work_per_thread", 1),
-    _part("auto", 3, "auto.json.gz"),
-    Part("spread", 3, _SPREAD),
-    Part("peers", 5, (("peers.py", "peers.json", "--data", "uniform"),)),
+    _part("auto", 2.5, "auto.json.gz"),
+    Part("spread", 1.5, _SPREAD),
+    Part("peers", 4.5, (("peers.py", "peers.json", "--data", "uniform"),)),
     Part(
         "peers_normal",
-        4,
+        3,
         (("peers.py", "peers.json", "--data", "normal"),),
         ("peers-normal.json",),
     ),
     Part(
         "peers_products",
-        2,
+        1,
         (("peers.py", "peers.json", "--cases", "models", "routers"),),
         ("peers-models.json", "peers-routers.json"),
     ),
     _part("ablations", 3),
-    _part("ablations_fp16_pairs", 3),
+    _part("ablations_fp16_pairs", 1),
     Part(
         "tuning", 6, (("tuning.py", "tuning.json"),), ("tuning-tile2d.json", "tuning-warptile.json")
     ),
-    _part("all_gpus", 2, gpus=2),
+    _part("all_gpus", 1.5, gpus=2),
 )
 """The most important first."""
 
