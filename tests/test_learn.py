@@ -39,29 +39,33 @@ from sgemm_kernels.learning.workspace import Progress, Workspace, course_around
 pytestmark = [pytest.mark.packaging, pytest.mark.usefixtures("custom_cache")]
 
 SOLUTIONS = Path(__file__).parent / "levels"
-RIGHT = sorted(SOLUTIONS.glob("*/right/*.cu"))
-TABLE = tomllib.loads((SOLUTIONS / "wrong.toml").read_text(encoding="utf-8"))
-WRONG = [
-    pytest.param(
-        folder, entry, id=f"{folder}-{entry['name']}", marks=pytest.mark.thorough if number else ()
-    )
-    for folder, entries in TABLE.items()
-    for number, entry in enumerate(entries)
-]
-"""Every wrong solution. The first one of each level is no thorough test."""
+RIGHT, WRONG = (
+    tomllib.loads((SOLUTIONS / name).read_text(encoding="utf-8"))
+    for name in ("right.toml", "wrong.toml")
+)
+
+
+def each_of(table, quick):
+    """Parameters for each entry. The first `quick` entries of each level are no thorough tests."""
+    return [
+        pytest.param(
+            folder,
+            entry,
+            id=f"{folder}-{entry['name']}",
+            marks=pytest.mark.thorough if number >= quick else (),
+        )
+        for folder, entries in table.items()
+        for number, entry in enumerate(entries)
+    ]
+
+
 LEVELS = pytest.mark.parametrize("level", levels(), ids=lambda level: level.folder)
 
 
-def level_at(path):
-    return level_of(path.parent.parent.name)
-
-
-def named(path):
-    return f"{path.parent.parent.name}-{path.stem}"
-
-
-def altered(level, entry):
-    """The text of an entry of wrong.toml."""
+def text_of(level, entry):
+    """The solution of an entry of right.toml or wrong.toml."""
+    if "text" in entry:
+        return entry["text"]
     text = level.start if entry.get("base") == "start" else level.solution
     for old, new in entry["changes"]:
         assert text.count(old) == 1, (old, "does not occur once")
@@ -137,19 +141,19 @@ def test_the_last_level_credits_what_the_learner_wrote():
     assert level_of(21).similar == "warptile"
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("path", RIGHT, ids=named)
-def test_another_right_solution_passes(path, child):
-    level, text = level_at(path), path.read_text(encoding="utf-8")
+@pytest.mark.parametrize(("folder", "entry"), each_of(RIGHT, quick=0))
+def test_another_right_solution_passes(folder, entry, child):
+    level = level_of(folder)
+    text = text_of(level, entry)
     verdict = judge(level, text, child=child)
     assert verdict.passed, Judgement(verdict, Progress())
     assert not any(judged_in(each, text, child) for each in levels()[level.number :][:1])
 
 
-@pytest.mark.parametrize(("folder", "entry"), WRONG)
+@pytest.mark.parametrize(("folder", "entry"), each_of(WRONG, quick=1))
 def test_a_wrong_solution_fails_and_the_report_names_the_mistake(folder, entry, child):
     level = level_of(folder)
-    verdict = judge(level, altered(level, entry), child=child)
+    verdict = judge(level, text_of(level, entry), child=child)
     assert not verdict.passed
     said = "\n".join(map(str, verdict.findings))
     for words in entry["says"].split("; "):
@@ -158,9 +162,9 @@ def test_a_wrong_solution_fails_and_the_report_names_the_mistake(folder, entry, 
 
 @LEVELS
 def test_a_level_is_complete(level):
-    wrong = [altered(level, entry) for entry in TABLE[level.folder]]
+    wrong = [text_of(level, entry) for entry in WRONG[level.folder]]
     assert len({*wrong, level.solution}) == len(wrong) + 1 > 5
-    assert any(level_at(path) == level for path in RIGHT)
+    assert level.folder in RIGHT
     assert len(level.hints) == 4
     assert level.start != level.solution
     assert 5 <= len(level.text.splitlines()) <= 16
