@@ -239,7 +239,7 @@ def answer(rows: Sequence[Mapping[str, Any]]) -> str:
     error = max(row["relative_error"] / other["relative_error"] for row, other in pairs)
     return (
         f"enable(): {statistics.geometric_mean(faster):.2f} times as fast as PyTorch's float32 "
-        f"({min(faster):.1f} to {max(faster):.1f}), at most {error:.1f} times its error"
+        f"({min(faster):.2f} to {max(faster):.2f}), at most {error:.1f} times its error"
     )
 
 

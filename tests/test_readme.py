@@ -94,16 +94,17 @@ def test_no_headline_figure_is_undersampled():
 
 
 def test_the_first_screen_of_the_readme():
-    """Two sentences, a speedup, that of models, a picture, an install line with links for its
-    problems and the reader's GPU, a call for NumPy and for PyTorch, three links."""
+    """Two sentences, a speedup, that of models, a link to answers, a picture, an install line with
+    links for its problems and the reader's GPU, a call for NumPy and for PyTorch, three links."""
     first = README.partition("\n## ")[0]
-    _, purpose, speedup, average, picture, install, problems, *_, links = first.strip().split(
-        "\n\n"
+    _, purpose, speedup, average, answers, picture, install, problems, *_, links = (
+        first.strip().split("\n\n")
     )
     assert len(re.findall(r"\.(?=\s|$)", purpose)) == 2
     assert "times the speed of cuBLAS" in speedup
     assert UNMET not in speedup
     assert "models in PyTorch" in average
+    assert "](docs/measure/results.md#in-a-sentence-each)" in answers
     assert picture.startswith("<img ")
     assert PICTURE in picture
     assert re.match(r"    pip install .*\bon Linux\b", install)

@@ -184,29 +184,30 @@ def recomputing(results: Path) -> str:
     return "\n\n".join([figures, *marks, f"{_facts(document)}."])
 
 
-def worst(results: Path, variant: Path) -> str:
+def slowest_case(rows: Sequence[Mapping[str, Any]], variant: str) -> str:
     """Sentences with the operands for which a variant takes longest, relative to `simt`: at any
-    size, and at the largest one."""
-    if not results.exists():
-        return NOTHING_MEASURED
-    document = _read(results)
-    own = [
-        row
-        for row in document["rows"]
-        if row["variant"] == variant.name and row.get("over_simt") is not None
-    ]
+    size, and at the largest one. The rows are those of benchmarks/recomputing.py."""
+    own = [row for row in rows if row["variant"] == variant and row.get("over_simt") is not None]
     largest = max(row["n"] for row in own)
     slowest = max(own, key=_over_simt)
     large = max((row for row in own if row["n"] == largest), key=_over_simt)
     at_largest = (
-        f"At {largest} it takes up to {_over_simt(large):.2f} times as long, with "
-        f"*{large['data']}* operands. "
+        f" At {largest} it takes up to {_over_simt(large):.2f} times as long, with "
+        f"*{large['data']}* operands."
     )
     return (
-        f"The slowest measured case of `{variant.name}` takes {_over_simt(slowest):.2f} times as "
-        f"long as `simt`: *{slowest['data']}* operands with M = N = K = {slowest['n']}. "
-        f"{at_largest if slowest['n'] < largest else ''}{_facts(document)}."
+        f"The slowest measured case of `{variant}` takes {_over_simt(slowest):.2f} times as "
+        f"long as `simt`: *{slowest['data']}* operands with M = N = K = {slowest['n']}."
+        f"{at_largest if slowest['n'] < largest else ''}"
     )
+
+
+def worst(results: Path, variant: Path) -> str:
+    """The sentences of ``slowest_case`` for a file."""
+    if not results.exists():
+        return NOTHING_MEASURED
+    document = _read(results)
+    return f"{slowest_case(document['rows'], variant.name)} {_facts(document)}."
 
 
 def _over_simt(row: Mapping[str, Any]) -> float:
@@ -303,12 +304,17 @@ _TARGETS = (
 )  # fmt: skip
 
 
-def targets(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """What benchmarks/calls.py aims at, beside what it found. Returns a header and lines."""
-    medians = {
+def medians_of_calls(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, int], float]:
+    """The medians, or numbers of kernels, of benchmarks/calls.py by kind, way and size."""
+    found = {
         (row["what"], row["way"], row["n"]): row.get("median_s", row.get("kernels")) for row in rows
     }
-    found = {key: value for key, value in medians.items() if value is not None}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def targets(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """What benchmarks/calls.py aims at, beside what it found. Returns a header and lines."""
+    found = medians_of_calls(rows)
     header = ["figure", "target", "measured", ""]
     return header, [target.line(found) for target in _TARGETS]
 

@@ -65,23 +65,27 @@ def _training(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def average(results: Path) -> str:
-    """A sentence with the geometric means over all models."""
-    if not results.exists():
-        return NOTHING_MEASURED
-    document = read_json(results)
+def mean_sentence(document: Mapping[str, Any]) -> str:
+    """A sentence with the geometric means over all models, and the slowest and the fastest one."""
     own = {(row["model"], row["way"]): row for row in document["rows"] if "model" in row}
     names = list(dict.fromkeys(model for model, _ in own))
-
-    def mean(way: str) -> str:
-        return f"{statistics.geometric_mean(1 / own[n, way]['over_float32'] for n in names):.2f}"
-
+    ours, tf32 = ([1 / own[name, way]["over_float32"] for name in names] for way in (OURS, TF32))
     errors = [own[n, OURS]["relative_error"] / own[n, FLOAT32]["relative_error"] for n in names]
     return (
         f"Over {len(names)} models in PyTorch on an {document['device']}, `enable()` is "
-        f"{mean(OURS)} times as fast as PyTorch's float32 (TF32: {mean(TF32)}), with "
+        f"{statistics.geometric_mean(ours):.2f} times as fast as PyTorch's float32 "
+        f"({min(ours):.2f} to {max(ours):.2f}; TF32: {statistics.geometric_mean(tf32):.2f}), with "
         f"{statistics.geometric_mean(errors):.2f} times its error (at most {max(errors):.1f})."
-    ) + (f" This was {OLDER}." if is_older(document.get("sources_hash"), "models") else "")
+    )
+
+
+def average(results: Path) -> str:
+    """The sentence of ``mean_sentence`` for a file."""
+    if not results.exists():
+        return NOTHING_MEASURED
+    document = read_json(results)
+    age = f" This was {OLDER}." if is_older(document.get("sources_hash"), "models") else ""
+    return mean_sentence(document) + age
 
 
 def models(results: Path) -> str:

@@ -8,6 +8,7 @@ A table is between two comments. The first one names the kind of table and the f
 
 | kind | what it shows |
 | :-- | :-- |
+| answers FOLDER | a list: a sentence with figures for each question of a newcomer |
 | speedup RESULTS#N VARIANT | a sentence: a variant's speed, and its speedup over cuBLAS |
 | ladder RESULTS#N CSRC | each variant: its file, idea, and speed at M = N = K = N |
 | table RESULTS | one run of ``measure`` or of benchmarks/ladder.py |
@@ -47,6 +48,7 @@ from pathlib import Path
 
 from .._output import write_text
 from ..measuring.recorded import FOLDERS
+from .answers import answers
 from .experiment_tables import (
     ablation,
     batches,
@@ -129,8 +131,8 @@ def _block(folder: Path, words: list[str]) -> str:
 
 BLOCKS: dict[str, Callable[..., str]] = {
     block.__name__: block
-    for block in (speedup, ladder, table, spread, ratios, peers, grades, routers, kinds, counters,
-                  ablation, calls, gpus, clocks, recomputing, worst, tuning, queuing, average,
-                  models, products, batches, programs, same_bits, symmetric)
+    for block in (answers, speedup, ladder, table, spread, ratios, peers, grades, routers, kinds,
+                  counters, ablation, calls, gpus, clocks, recomputing, worst, tuning, queuing,
+                  average, models, products, batches, programs, same_bits, symmetric)
 }  # fmt: skip
 """The kinds of tables. Each function takes the files named after the kind."""
