@@ -209,10 +209,11 @@ def picture(results: Results) -> Picture:
     title = "Speed over cuBLAS's: routers, and squares"
     note = f"M tokens, N experts, B column-major; {sampled(results)}\n{results.run.describe()}"
     looks = dict(zip(OURS, SERIES, strict=False))
+    timed = {row.variant for row in results.rows if row.vs_cublas is not None}
     names = [
         name
         for name in results.variants
-        if name not in ("cublas", TF32) and not name.startswith((MIXED, BOTH))
+        if name in timed - {"cublas", TF32} and not name.startswith((MIXED, BOTH))
     ]
     with drawing(title, note, height=13) as (figure, theme):
         panels = figure.subplots(len(TOKENS) + 1)
