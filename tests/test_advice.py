@@ -53,9 +53,6 @@ UNUSABLE = {
 }
 
 
-NO_MATRIX = ("None", "float", "numpy scalar", "str", "bytes", "object()", "dict", "set")
-
-
 def advised(error):
     """The expression that a message says to pass."""
     return str(error.value).rpartition(": pass ")[2].removeprefix("a matrix, such as ")

@@ -456,7 +456,7 @@ def test_the_report_names_functions_as_the_file_does():
 
 def by_nvrtc(source, monkeypatch):
     monkeypatch.setenv("SGEMM_KERNELS_NVRTC", str(real_nvrtc()))
-    nvrtc.gpu_code(source, "vec4", 80)
+    nvrtc.gpu_code(source, "tile2d", 80)
 
 
 WAYS = [
@@ -476,11 +476,11 @@ WAYS = [
 
 @pytest.mark.parametrize("compiled", WAYS)
 def test_on_a_gpu_a_header_beside_the_file_replaces_the_packages(compiled, tmp_path, monkeypatch):
-    (tmp_path / "mine.cu").write_text(with_header("vec4"))
-    source = Source(tmp_path / "mine.cu", with_header("vec4"))
+    (tmp_path / "mine.cu").write_text(with_header("tile2d"))
+    source = Source(tmp_path / "mine.cu", with_header("tile2d"))
     compiled(source, monkeypatch)
-    (tmp_path / "float4_loader.h").write_text("#error beside\n")
-    with pytest.raises(sk.CompileError, match=r"float4_loader\.h.*#error.*beside"):
+    (tmp_path / "kernel.h").write_text("#error beside\n")
+    with pytest.raises(sk.CompileError, match=r"kernel\.h.*#error.*beside"):
         compiled(Source(source.path, source.text), monkeypatch)
 
 
@@ -488,9 +488,9 @@ def test_on_a_gpu_a_header_beside_the_file_replaces_the_packages(compiled, tmp_p
 def test_the_current_folder_is_not_searched_for_headers(compiled, tmp_path, monkeypatch):
     for folder in ("current", "own apart"):
         (tmp_path / folder).mkdir()
-    (tmp_path / "current/float4_loader.h").write_text("#error current\n")
+    (tmp_path / "current/kernel.h").write_text("#error current\n")
     monkeypatch.chdir(tmp_path / "current")
-    text = with_header("vec4") + "// whose current folder has headers\n"
+    text = with_header("tile2d") + "// whose current folder has headers\n"
     for path in (Path("mine.cu"), tmp_path / "own apart/mine.cu"):
         compiled(Source(path, text), monkeypatch)
 

@@ -77,7 +77,8 @@ STORE = "    store(p, row, col, sum);"
         (f"{STORE} if (row == 0) exit(1);", "ended its process", "calls exit()"),
         (f"{STORE} if (row == 0) abort();", "ended its process", "abort() ended it"),
         (
-            f"{STORE} __shared__ volatile float large[20000]; large[ty * BK + tx] = 0.0f;",
+            f"{STORE} __shared__ volatile float all[20000]; "
+            "all[threadIdx.y * 32 + threadIdx.x] = 0;",
             "too much shared memory",
             "a GPU allows 49152 per block",
         ),
@@ -90,30 +91,30 @@ STORE = "    store(p, row, col, sum);"
     ids=["exit", "abort", "shared memory", "two threads"],
 )
 def test_sanitize_names_the_cause_and_the_line(new, kind, says):
-    first = changed("smem", STORE, new).sanitize(seconds=60).findings[0]
+    first = changed("naive", STORE, new).sanitize(seconds=60).findings[0]
     assert first.kind == kind, first
     assert says in str(first)
     assert first.line is not None
 
 
 def test_a_launcher_that_reads_an_operand_is_found():
-    own = "LAUNCHER(coalesced) { if (problem->A.data[0] > 2) { return status_ok(); } "
-    own += "return launch_tiles(coalesced, spec, problem, where); }\nVARIANT(coalesced,"
-    first = changed("coalesced", "RUNG(coalesced,", own).sanitize().findings[0]
+    own = "LAUNCHER(naive) { if (problem->A.data[0] > 2) { return status_ok(); } "
+    own += "return launch_tiles(naive, spec, problem, where); }\nVARIANT(naive,"
+    first = changed("naive", "RUNG(naive,", own).sanitize().findings[0]
     assert "accesses an operand on the host" in str(first)
     assert first.line is not None
 
 
-SCRATCH = """LAUNCHER(coalesced)
+SCRATCH = """LAUNCHER(naive)
 {
     const int64_t tiles = tiles_of(problem->C, BM, BN);
     void *memory;
     Status status = scratch_take(tiles * sizeof(float), where, &memory);
     const Given given = {*problem, static_cast<float *>(memory)};
-    EARLY status = launch_blocks(coalesced, spec, tiles, given, where);
+    EARLY status = launch_blocks(naive, spec, tiles, given, where);
     LATE return status;
 }
-VARIANT(coalesced,"""
+VARIANT(naive,"""
 FIRST = "    if (threadIdx.x + threadIdx.y == 0) { given.memory[blockIdx.x] = 0.0f; }\n"
 GIVE = "scratch_give(memory, where);"
 
@@ -127,12 +128,12 @@ GIVE = "scratch_give(memory, where);"
     ],
 )
 def test_scratch_memory_is_given_back_once_after_the_last_kernel(early, late, says):
-    text = with_header("coalesced")
+    text = with_header("naive")
     for old, new in (
         ("constexpr int BM", "struct Given { Sgemm p; float *memory; };\nconstexpr int BM"),
         ("(const Sgemm p)\n{\n", "(const Given given)\n{\n    const Sgemm &p = given.p;\n"),
         ("    float sum = 0.0f;\n", FIRST + "    float sum = 0.0f;\n"),
-        ("RUNG(coalesced,", SCRATCH.replace("EARLY", early).replace("LATE", late)),
+        ("RUNG(naive,", SCRATCH.replace("EARLY", early).replace("LATE", late)),
     ):
         assert old in text
         text = text.replace(old, new)
@@ -146,14 +147,14 @@ def test_scratch_memory_is_given_back_once_after_the_last_kernel(early, late, sa
 
 def test_check_finds_a_32_bit_index():
     new = "p.A.data[(int)row * (int)p.A.row_stride + k * p.A.col_stride]"
-    (first,) = changed("coalesced", "at(p.A, row, k)", new).check(device="cpu").findings
+    (first,) = changed("naive", "at(p.A, row, k)", new).check(device="cpu").findings
     assert "a 32-bit index overflows" in first.text
 
 
 def test_check_recognises_a_c_that_is_read_without_beta():
     new = "if (inside(p.C, row, col)) { float *c = address(p.C, row, col); "
     new += "*c = p.alpha * sum + p.beta * *c; }"
-    (first,) = changed("smem", STORE, new).check(device="cpu").findings
+    (first,) = changed("naive", STORE, new).check(device="cpu").findings
     assert first.kind == "uninitialized read"
     assert "C is read although beta is 0" in first.text
 
@@ -175,7 +176,7 @@ GROUPS = """    if (threadIdx.y < 16) {
 
 @pytest.mark.parametrize(("other", "passes"), [("2", True), ("1", False)])
 def test_two_groups_at_one_named_barrier_are_told(other, passes):
-    text = with_header("coalesced").replace(STORE, GROUPS.replace("OTHER", other) + STORE)
+    text = with_header("naive").replace(STORE, GROUPS.replace("OTHER", other) + STORE)
     text = text.replace("    if (!inside(p.C, row, col)) {\n        return;\n    }\n", "")
     text = text.replace("k < p.A.cols", "inside(p.C, row, col) && k < p.A.cols")
     mine = sk.kernel('#include "ptx.h"\n' + text, name="groups")
@@ -199,7 +200,7 @@ def test_a_fallback_does_not_hide_what_was_never_set(declared, kind):
     """The kernel computes its result again if it is NaN or huge, as what was never set is here."""
     again = f"    {declared}\n    other += sum + 1.0f;\n"
     again += "    sum = fabsf(other) < 1e30f ? other : sum;\n"
-    mine = changed("coalesced", STORE, again + STORE)
+    mine = changed("naive", STORE, again + STORE)
     first = mine.sanitize().findings[0]
     assert first.kind == kind
     line = "store(p" if kind == "wrong values" else "all[threadIdx.x]"
@@ -210,9 +211,7 @@ def test_a_fallback_does_not_hide_what_was_never_set(declared, kind):
 def test_check_has_more_tiles_than_a_band_of_eight(along, size):
     old = "    const Origin tile = tile_origin(p.C, BM, BN);\n"
     wrong = f"    if (tile.{along} >= 9 * {size}) {{ tile.{along} -= {size}; }}\n"
-    (first,) = (
-        changed("coalesced", old, old.replace("const ", "") + wrong).check(device="cpu").findings
-    )
+    (first,) = changed("naive", old, old.replace("const ", "") + wrong).check(device="cpu").findings
     assert first.kind == "never set"
     assert f"{'column' if along == 'col' else along} 288" in first.text
     assert first.line is not None

@@ -15,7 +15,6 @@ from .expressions import Expression, ExpressionError, split_at_commas
 from .plain_parameters import Parameter, Value, is_square, parameters_of
 from .plain_text import Function
 
-_CALL_ARGUMENTS = re.compile(r"[\w\s,.:*+/()-]*>\s*")
 _SHARED = re.compile(
     r"(?<!extern )\b__shared__\s+(?:(?:__align__|alignas)\s*\([^()]*\)\s*)?([\w:]+)\s+([^;(]*);"
 )
