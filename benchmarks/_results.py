@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import datetime
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sgemm_kernels import devices
+from sgemm_kernels import Device, Error, build_info, devices
 from sgemm_kernels._style import Picture
 from sgemm_kernels.measuring.results import Results
 from sgemm_kernels.measuring.results_file import (
@@ -85,6 +86,27 @@ def parsed(
         redraw_file(arguments.output)
         parser.exit()
     return arguments
+
+
+@contextlib.contextmanager
+def measuring(parser: argparse.ArgumentParser, *others: type[Exception]) -> Iterator[None]:
+    """Ends the script with the status 2 if measuring fails, and prints why. ``others``: errors of a
+    library that the script measures."""
+    try:
+        yield
+    except (Error, ImportError, MemoryError, OSError, *others) as error:
+        parser.exit(2, f"{parser.prog}: {error}\n")
+
+
+def facts(device: Device) -> dict[str, Any]:
+    """The facts of a device and of the build that begin a result file."""
+    build = build_info()
+    return {
+        "device": device.model,
+        "driver": device.driver,
+        "cuda_toolkit": build.cuda_toolkit,
+        "csrc_hash": build.csrc_hash,
+    }
 
 
 def write(

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 from _modules import first_line, imported
+from _results import facts
 from batched import flush_of, sample
 
-from sgemm_kernels import build_info
 from sgemm_kernels._accuracy import gamma
 from sgemm_kernels.measuring.devices import find_gpu
 
@@ -69,12 +69,8 @@ class Timer:
 
     def head(self) -> dict[str, Any]:
         """The facts that all rows share."""
-        build = build_info()
         return {
-            "device": self._gpu.model,
-            "driver": self._gpu.driver,
-            "cuda_toolkit": build.cuda_toolkit,
-            "csrc_hash": build.csrc_hash,
+            **facts(self._gpu),
             "versions": {"numpy": np.__version__, "torch": self.torch.__version__},
             "run_s": time.perf_counter() - self._begin,
             "protocol": "CUDA events around each call, the L2 cache flushed before it; rounds in "

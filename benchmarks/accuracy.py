@@ -11,9 +11,9 @@ import textwrap
 from typing import Any
 
 import numpy as np
-from _results import output_argument, parsed, redraw, write
+from _results import facts, output_argument, parsed, redraw, write
 
-from sgemm_kernels import Device, build_info, run
+from sgemm_kernels import Device, run
 from sgemm_kernels._accuracy import expect
 from sgemm_kernels._style import Picture, drawing, label_of, look
 from sgemm_kernels._table import table
@@ -102,12 +102,8 @@ def main() -> None:
     arguments = parsed(parser, lambda path: redraw(path, picture))
     device = find_device(arguments.device)
     rows = measure(device)
-    build = build_info()
     head = {
-        "device": device.model,
-        "driver": device.driver,
-        "cuda_toolkit": build.cuda_toolkit,
-        "csrc_hash": build.csrc_hash,
+        **facts(device),
         "numpy": np.__version__,
         "protocol": "uniform [-1, 1], every element against float64",
     }

@@ -16,9 +16,9 @@ from typing import Any
 
 import host_cost
 import numpy as np
-from _results import output_argument, summary, write
+from _results import facts, output_argument, summary, write
 
-from sgemm_kernels import build_info, devices, empty, run
+from sgemm_kernels import devices, empty, run
 from sgemm_kernels._table import table
 from sgemm_kernels.measuring.truth import Truth
 
@@ -97,13 +97,9 @@ def main() -> int:
         row = {"arrays": place, "n": n, "one": one, "all": all_}
         aim = AIMED_AT.get((place, n)) if len(gpus) == 2 else None
         rows.append(row | {"worst_share_of_bound": worst, "aimed_at": aim})
-    build = build_info()
     head = {
-        "device": gpus[0].model,
+        **facts(gpus[0]),
         "gpus": len(gpus),
-        "driver": gpus[0].driver,
-        "cuda_toolkit": build.cuda_toolkit,
-        "csrc_hash": build.csrc_hash,
         "versions": {"torch": torch.__version__},
         "protocol": "whole calls by a host clock, round-robin; arrays on cuda:0, in the host's "
         "memory with out pinned, and all pinned; uniform [-1, 1]",

@@ -14,9 +14,9 @@ import statistics
 import sys
 from pathlib import Path
 
-from _results import output_argument, parsed, redraw, write_comparison
+from _results import measuring, output_argument, parsed, redraw, write_comparison
 
-from sgemm_kernels import Error, Results, measure
+from sgemm_kernels import Results, measure
 from sgemm_kernels._style import SERIES, Picture, drawing, ticks
 from sgemm_kernels._table import table
 from sgemm_kernels.cli.speed_tables import against_cublas, read_suite
@@ -105,7 +105,7 @@ def main() -> int:
     )
     arguments = parsed(parser, lambda path: redraw(path, picture))
     shapes = [shape for kind in suite().values() for shape in kind]
-    try:
+    with measuring(parser):
         gpu = find_gpu("the suite is measured")
         results = measure(
             ["cublas", "auto"],
@@ -115,9 +115,6 @@ def main() -> int:
             seconds=arguments.seconds,
             whole_calls=False,
         )
-    except (Error, OSError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
     header, lines = against_cublas(results, suite())
     print(f"{results.run.describe()}\n\n{table(header, lines)}")
     write_comparison(arguments.output, results, picture)

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from _batches import SEED, Batch, suite
 from _modules import first_line, imported
-from _results import output_argument, parsed, redraw, write
+from _results import facts, measuring, output_argument, parsed, redraw, write
 
-from sgemm_kernels import Error, build_info, run
+from sgemm_kernels import run
 from sgemm_kernels._style import SERIES, Picture, drawing, ticks
 from sgemm_kernels._table import table
 from sgemm_kernels.cli.experiment_tables import (
@@ -281,7 +281,7 @@ def main() -> int:
     batches = suite(arguments.seed)[:: QUICK_STEP if arguments.quick else 1]
     seconds = QUICK_SECONDS if arguments.quick else SECONDS
     begin = time.perf_counter()
-    try:
+    with measuring(parser, RuntimeError):
         gpu = find_gpu("batches are timed")
         found, missing = imported(MODULES)
         if "torch" not in found:
@@ -294,17 +294,10 @@ def main() -> int:
             torch.manual_seed(index)
             torch.cuda.empty_cache()
             rows += measured(found, batch, flush, seconds)
-    except (Error, OSError, RuntimeError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
-    build = build_info()
     names = {"torch": "torch", "cupy": "cupy", "triton": "triton"}
     numbers = {n: sys.modules[m].__version__ for n, m in names.items() if n in found}
     head = {
-        "device": gpu.model,
-        "driver": gpu.driver,
-        "cuda_toolkit": build.cuda_toolkit,
-        "csrc_hash": build.csrc_hash,
+        **facts(gpu),
         "versions": {"numpy": np.__version__, **numbers},
         "missing": missing,
         "seed": arguments.seed,

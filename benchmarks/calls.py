@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from _modules import first_line, imported
-from _results import output_argument, parsed, redraw, summary, write
+from _results import facts, measuring, output_argument, parsed, redraw, summary, write
 
-from sgemm_kernels import Error, build_info, run
+from sgemm_kernels import run
 from sgemm_kernels._style import (
     SERIES,
     Picture,
@@ -427,7 +427,7 @@ def main() -> int:
     parser = output_argument(__doc__.splitlines()[0], "calls")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and samples")
     arguments = parsed(parser, lambda path: redraw(path, picture))
-    try:
+    with measuring(parser):
         gpu = find_gpu("calls are timed")
         found, missing = imported(MODULES)
         seconds = QUICK_SECONDS if arguments.quick else SECONDS
@@ -437,17 +437,10 @@ def main() -> int:
         for n in QUICK_ROW_SIZES if arguments.quick else ROW_SIZES:
             rows += rows_at(n, IN_A_ROW, found, seconds, missing)
         rows += kernels(found, missing)
-    except (Error, OSError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
-    build = build_info()
     versions = {"numpy": np.__version__}
     versions |= {n: found[n].__version__ for n in ("torch", "cupy", "jax") if n in found}
     head = {
-        "device": gpu.model,
-        "driver": gpu.driver,
-        "cuda_toolkit": build.cuda_toolkit,
-        "csrc_hash": build.csrc_hash,
+        **facts(gpu),
         "versions": versions,
         "missing": missing,
         "protocol": f"queue: loops of {CALLS} calls by the host's clock, round-robin, without the "

@@ -15,9 +15,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from _results import output_argument, write
+from _results import facts, measuring, output_argument, write
 
-from sgemm_kernels import Error, build_info, run, variants
+from sgemm_kernels import run, variants
 from sgemm_kernels._table import table
 from sgemm_kernels.cli.experiment_tables import CLOCKS
 from sgemm_kernels.measuring.devices import find_gpu
@@ -85,7 +85,7 @@ def main() -> int:
     parser = output_argument(__doc__.splitlines()[0], "clocks")
     parser.add_argument("--size", type=int, default=SIZE, help="default: %(default)s")
     arguments = parser.parse_args()
-    try:
+    with measuring(parser):
         gpu = find_gpu("clocks are read")
         usable = {variant.name for variant in variants() if variant.unavailable is None}
         names = [name for name in NAMES if name in usable]
@@ -93,19 +93,13 @@ def main() -> int:
         product = Clocked(arguments.size, int(gpu.name.partition(":")[2]))
         for order, name, sample in samples(product, names, ROUNDS):
             found.setdefault((name, order), []).append(sample)
-    except (Error, OSError, ImportError, MemoryError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
     rows: list[dict[str, Any]] = []
     for (name, order), own in found.items():
         cycles, seconds = map(list, zip(*own, strict=True))
         rows.append({"variant": name, "n": arguments.size, "order": order} |
                     {"cycles": cycles, "samples_s": seconds})  # fmt: skip
     head = {
-        "device": gpu.model,
-        "driver": gpu.driver,
-        "cuda_toolkit": build_info().cuda_toolkit,
-        "csrc_hash": build_info().csrc_hash,
+        **facts(gpu),
         "protocol": f"the GPU's counters, uniform [-1, 1]; a pause is {PAUSE_S} s",
     }
     print(table(("", "", *CLOCKS),

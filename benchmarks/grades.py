@@ -22,9 +22,9 @@ import _cublas_product
 import _grades
 import numpy as np
 from _libraries import JAX, left_out, libraries
-from _results import output_argument, parsed, write
+from _results import facts, output_argument, parsed, write
 
-from sgemm_kernels import Device, build_info, run
+from sgemm_kernels import Device, run
 from sgemm_kernels._table import table
 from sgemm_kernels.cli.grade_tables import of_grades
 from sgemm_kernels.measuring.devices import find_device, runnable
@@ -211,18 +211,6 @@ def measured(device: Device, extent: Extent) -> list[dict[str, Any]]:
     ]
 
 
-def facts(device: Device) -> dict[str, Any]:
-    build = build_info()
-    return {
-        "device": device.model,
-        "driver": device.driver,
-        "cuda_toolkit": build.cuda_toolkit,
-        "csrc_hash": build.csrc_hash,
-        "seed": SEED,
-        "protocol": "every element against float64; operands by seed: benchmarks/_grades.py",
-    }
-
-
 def main() -> None:
     parser = output_argument((__doc__ or "").splitlines()[0], "grades")
     parser.add_argument("--device", help="cpu, cuda or cuda:N; by default the first usable GPU")
@@ -234,7 +222,12 @@ def main() -> None:
         extent = ON_CPU if device.kind == "cpu" else QUICK
     rows = measured(device, extent)
     print(f"{device.model}\n\n{table(*of_grades(rows))}")
-    write(options.output, "grades", facts(device), rows)
+    head = {
+        **facts(device),
+        "seed": SEED,
+        "protocol": "every element against float64; operands by seed: benchmarks/_grades.py",
+    }
+    write(options.output, "grades", head, rows)
 
 
 if __name__ == "__main__":

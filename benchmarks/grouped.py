@@ -16,10 +16,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from _results import output_argument, parsed, redraw, write
+from _results import measuring, output_argument, parsed, redraw, write
 from _tensors import Call, Exact, Timer, report_problems
 
-from sgemm_kernels import Error, run_many
+from sgemm_kernels import run_many
 from sgemm_kernels._style import SERIES, Picture, drawing
 from sgemm_kernels._table import table
 
@@ -127,14 +127,11 @@ def main() -> int:
         parser.error(f"{usual} is for the committed seed: pass -o FILE")
     of_experts = rows_of_experts(arguments.seed)
     rows: list[dict[str, Any]] = []
-    try:
+    with measuring(parser, RuntimeError):
         timer = Timer("experts are timed", SECONDS)
         for N, K in SIZES:
             timer.torch.cuda.empty_cache()
             rows += measured(timer, of_experts, N, K)
-    except (Error, OSError, RuntimeError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
     head = timer.head() | {"seed": arguments.seed, "rows_of_experts": of_experts}
     print(f"{head['device']}, {head['run_s']:.0f} s\n")
     print(table(("N x K", "way", "ms", "TFLOP/s", "speed"), lines(rows)))

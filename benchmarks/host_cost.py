@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from _results import output_argument, parsed, redraw, summary, write
+from _results import facts, output_argument, parsed, redraw, summary, write
 from numpy.typing import NDArray
 
 from sgemm_kernels import Error, build_info, empty, measure, run, variants
@@ -217,10 +217,7 @@ def main() -> None:
     rows = [row for n in arguments.sizes for row in measure_calls(n, calls, names)]
     build = build_info()
     head = {
-        "device": gpu.model,
-        "driver": gpu.driver,
-        "cuda_toolkit": build.cuda_toolkit,
-        "csrc_hash": build.csrc_hash,
+        **facts(gpu),
         "versions": versions,
         "protocol": "whole calls by a host clock, round-robin, new result arrays, dropped within "
         "the time or all kept alive; operands in pageable memory unless called pinned; "

@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 
 import _cublas_product
-from _results import draw, output_argument, parsed, write_results
+from _results import draw, measuring, output_argument, parsed, write_results
 
-from sgemm_kernels import Error, Results, measure
+from sgemm_kernels import Results, measure
 from sgemm_kernels.measuring.competitors import Measured
 from sgemm_kernels.measuring.devices import find_gpu, runnable
 from sgemm_kernels.measuring.plotting import plot
@@ -52,7 +52,7 @@ def main() -> int:
     )
     options = parsed(parser, lambda path: pictures(path, Results.from_json(path)))
     output: Path = options.output
-    try:
+    with measuring(parser):
         gpu = find_gpu("the ladder is measured")
         names: list[Measured] = [*runnable(gpu, tf32=True)]
         if "cublas" in names:
@@ -63,9 +63,6 @@ def main() -> int:
             rest = measure([name for name in names if name != "naive"], [LARGEST], **chosen)
             rows, readings = results.rows + rest.rows, results.readings + rest.readings
             results = dataclasses.replace(results, rows=rows, readings=readings)
-    except (Error, OSError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
     write_results(output, results)
     pictures(output, results)
     print(results)

@@ -12,9 +12,9 @@ import math
 import statistics
 import sys
 
-from _results import joined, output_argument, parsed, redraw, write_comparison
+from _results import joined, measuring, output_argument, parsed, redraw, write_comparison
 
-from sgemm_kernels import Error, Results, measure, variants
+from sgemm_kernels import Results, measure, variants
 from sgemm_kernels._style import SERIES, Cell, Picture, cells, drawing, label_of
 from sgemm_kernels._table import table
 from sgemm_kernels.measuring.devices import find_gpu
@@ -94,16 +94,13 @@ def main() -> int:
     """Measures, writes and prints. Returns 1 if a result was wrong, 2 if measuring failed."""
     parser = output_argument(__doc__.splitlines()[0], "layouts")
     arguments = parsed(parser, lambda path: redraw(path, picture))
-    try:
+    with measuring(parser):
         gpu = find_gpu("layouts are measured")
         chosen = {"device": gpu.name, "seconds": 0.5, "whole_calls": False}
         passes: list[Results] = []
         while len(passes) < PASSES and not (passes and passes[-1].interrupted):
             passes.append(measure(names(), [SIZE], layouts=LAYOUTS, **chosen))
         results = joined(passes)
-    except (Error, OSError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
     print(f"{results.run.describe()}\n\n{lines(results)}")
     write_comparison(arguments.output, results, picture)
     return 0 if all(row.error.right for row in results.rows) else 1

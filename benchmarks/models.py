@@ -23,9 +23,9 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from _results import output_argument, parsed, redraw, summary, write
+from _results import facts, measuring, output_argument, parsed, redraw, summary, write
 
-from sgemm_kernels import Error, build_info, source, variants
+from sgemm_kernels import source, variants
 from sgemm_kernels._style import SERIES, Picture, Theme, drawing
 from sgemm_kernels._table import table
 from sgemm_kernels.cli.model_tables import FLOAT32, OURS, TF32, of_models
@@ -342,7 +342,7 @@ def main() -> int:
     parser = output_argument(__doc__.splitlines()[0], "models")
     parser.add_argument("--quick", action="store_true", help="fewer samples and training steps")
     arguments = parsed(parser, lambda path: redraw(path, picture))
-    try:
+    with measuring(parser, RuntimeError):
         gpu = find_gpu("models are measured")
         torch = importlib.import_module("torch")
         models = importlib.import_module("_models")
@@ -351,18 +351,11 @@ def main() -> int:
         steps = QUICK_STEPS if arguments.quick else STEPS
         failed: dict[str, str] = {}
         rows = measured(torch, ours, "cuda", models.FULL, seconds, steps, missing, failed)
-    except (Error, ImportError, OSError, RuntimeError) as error:  # RuntimeError: PyTorch's
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
     if not any("model" in row for row in rows):
         print(f"{parser.prog}: every model failed", file=sys.stderr)
         return 2
-    build = build_info()
     head = {
-        "device": gpu.model,
-        "driver": gpu.driver,
-        "cuda_toolkit": build.cuda_toolkit,
-        "csrc_hash": build.csrc_hash,
+        **facts(gpu),
         "versions": {"torch": torch.__version__},
         "missing": missing,
         "failed": failed,

@@ -27,6 +27,7 @@ from _energy import energies
 from _libraries import JAX, LOOKS, left_out, libraries
 from _results import (
     joined,
+    measuring,
     output_argument,
     parsed,
     redraw,
@@ -246,7 +247,7 @@ def main() -> int:
     )
     arguments = parsed(parser, lambda path: redraw(path, picture))
     right = True
-    try:
+    with measuring(parser):
         gpu = find_gpu("peers are measured")
         names: list[Measured] = [*OURS, *libraries(gpu.name)]
         for kind in arguments.cases or arguments.data:
@@ -263,9 +264,6 @@ def main() -> int:
             right = right and all(ours)
             print(f"{results.run.describe()}, {results.run.protocol.data}\n")
             print(table(header, lines))
-    except (Error, OSError, ImportError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
     return 0 if right else 1
 
 

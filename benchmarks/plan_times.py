@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from _compiled import architecture, compiled
-from _results import output_argument, write
+from _results import facts, measuring, output_argument, write
 from _shapes import to_fit
 from numpy.typing import NDArray
 from plan_model import KERNELS, PLAN, SGEMM, PlanDevice, from_rows, problem, report
@@ -215,22 +215,16 @@ def main() -> int:
     if arguments.compile:
         print(build(arguments.compile))
         return 0
-    try:
+    with measuring(parser, RuntimeError):
         device = find_gpu("plans are measured")
         index = int(device.name.partition(":")[2])
         kernels = Kernels(build(architecture()), index, device.model)
         rows = measured(to_fit(), kernels, device.name, arguments.seconds)
-    except (Error, OSError, ImportError, RuntimeError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
     if not rows:
         print(f"{parser.prog}: no plan was timed", file=sys.stderr)
         return 2
     head: dict[str, Any] = {
-        "device": device.model,
-        "driver": device.driver,
-        "cuda_toolkit": build_info().cuda_toolkit,
-        "csrc_hash": build_info().csrc_hash,
+        **facts(device),
         "protocol": "CUDA events, cold, the plans of a shape round-robin, uniform [-1, 1]",
         "gpu": {
             "multiprocessors": device.multiprocessors,

@@ -18,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from _results import output_argument, parsed, redraw, summary, write
+from _results import facts, measuring, output_argument, parsed, redraw, summary, write
 
-from sgemm_kernels import Error, Results, build_info
+from sgemm_kernels import Results
 from sgemm_kernels._style import SERIES, Picture, drawing, ticks
 from sgemm_kernels._table import table
 from sgemm_kernels.cli.product_tables import AUTO, CUBLAS, PASSES, of_products, ratios_of
@@ -210,18 +210,11 @@ def main() -> int:
     )
     arguments = parsed(parser, lambda path: redraw(path, picture))
     missing: dict[str, str] = {}
-    try:
+    with measuring(parser):
         gpu = find_gpu("products of models are measured")
         rows = measured(gpu.name, arguments.seconds, missing)
-    except (Error, OSError, ImportError, MemoryError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
-    build = build_info()
     head = {
-        "device": gpu.model,
-        "driver": gpu.driver,
-        "cuda_toolkit": build.cuda_toolkit,
-        "csrc_hash": build.csrc_hash,
+        **facts(gpu),
         "missing": missing,
         "protocol": "CUDA events, cold cache, round-robin; contiguous operands, uniform [-1, 1)",
     }

@@ -21,10 +21,10 @@ import time
 from collections.abc import Sequence
 
 import _cublas_product
-from _results import joined, output_argument, parsed, redraw, write_comparison
+from _results import joined, measuring, output_argument, parsed, redraw, write_comparison
 from _shapes import SEEDS, suite
 
-from sgemm_kernels import Error, Results
+from sgemm_kernels import Results
 from sgemm_kernels._style import SERIES, Picture, drawing, ticks
 from sgemm_kernels._table import table
 from sgemm_kernels.cli.speed_tables import KINDS, by_kind, kind_of, sampled
@@ -112,14 +112,11 @@ def main() -> int:
     name = arguments.suite
     if name != "release" and arguments.output == parser.get_default("output"):
         parser.error(f"{arguments.output} is for the release suite: pass -o FILE")
-    try:
+    with measuring(parser):
         gpu = find_gpu("the suite is measured")
         results = measured(suite(name), gpu.name, arguments.seconds)
         run = dataclasses.replace(results.run, seed=SEEDS[name])
         results = joined([dataclasses.replace(results, run=run)], results.interrupted)
-    except (Error, OSError, ImportError, MemoryError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
     print(f"{results.run.describe()}\n\n{table(*by_kind(results))}")
     for name in NAMES[1:]:
         print(f"\n{worst(results, name)}")

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from _results import output_argument, summary, write
+from _results import measuring, output_argument, summary, write
 
-from sgemm_kernels import Error, Results, build_info, measure, variants
+from sgemm_kernels import Results, build_info, measure, variants
 from sgemm_kernels._table import table
 from sgemm_kernels.cli.experiment_tables import over_simt
 from sgemm_kernels.measuring.devices import find_gpu
@@ -136,12 +136,9 @@ def main() -> int:
         help="maximum sampling time per size and kind of operands (default: 0.5)",
     )
     arguments = parser.parse_args()
-    try:
+    with measuring(parser):
         gpu = find_gpu("the fallback to float32 is measured")
         results, rows = measured(arguments.sizes, gpu.name, arguments.seconds)
-    except (Error, OSError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
     run = results.run
     head = {
         "device": run.device,

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 from _libraries import LOOKS, left_out, libraries
-from _results import joined, output_argument, parsed, redraw, write_comparison
+from _results import joined, measuring, output_argument, parsed, redraw, write_comparison
 
 from sgemm_kernels import Device, Error, Results, prepare, run
 from sgemm_kernels._style import SERIES, Picture, drawing, ticks
@@ -259,11 +259,8 @@ def main() -> int:
         "--seconds", type=float, default=SECONDS, help="maximum total time (default: %(default)s)"
     )
     arguments = parsed(parser, lambda path: redraw(path, picture))
-    try:
+    with measuring(parser):
         results = measured(find_gpu("routers are measured"), arguments.seconds)
-    except (Error, OSError, ImportError, MemoryError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
     write_comparison(arguments.output, results, picture)
     print(f"{results.run.describe()}\n")
     print(table(*rows(results)))

@@ -14,10 +14,10 @@ import sys
 from functools import partial
 from typing import Any
 
-from _results import output_argument, write
+from _results import measuring, output_argument, write
 from _tensors import Exact, Timer, report_problems
 
-from sgemm_kernels import Error, run
+from sgemm_kernels import run
 from sgemm_kernels._table import table
 from sgemm_kernels.cli.same_bits_tables import CUBLAS, INVARIANT, tables
 
@@ -68,15 +68,12 @@ def main() -> int:
     parser = output_argument((__doc__ or "").splitlines()[0], "same_bits.json.gz")
     arguments = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    try:
+    with measuring(parser, RuntimeError):
         timer = Timer("the variant 'invariant' is timed", SECONDS)
         for N, K in SIZES:
             for layout in LAYOUTS:
                 timer.torch.cuda.empty_cache()
                 rows += measured(timer, N, K, layout)
-    except (Error, OSError, RuntimeError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
     head = timer.head()
     print(f"{head['device']}, {head['run_s']:.0f} s\n")
     print("\n\n".join(table(*each) for each in tables(rows)))

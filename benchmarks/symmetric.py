@@ -15,10 +15,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from _results import output_argument, write
+from _results import measuring, output_argument, write
 from _tensors import Exact, Timer, report_problems
 
-from sgemm_kernels import Error, gram, run
+from sgemm_kernels import gram, run
 from sgemm_kernels._table import table
 from sgemm_kernels.cli.symmetric_tables import (
     AUTO,
@@ -176,16 +176,13 @@ def main() -> int:
     parser = output_argument((__doc__ or "").splitlines()[0], "symmetric.json.gz")
     arguments = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    try:
+    with measuring(parser, RuntimeError):
         timer = Timer("symmetric products are timed", SECONDS)
         for case, make in operands(timer):
             timer.torch.cuda.empty_cache()
             rows += measured(timer, case, make())
         timer.torch.cuda.empty_cache()
         rows += measured_steps(timer)
-    except (Error, OSError, RuntimeError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
     head = timer.head()
     print(f"{head['device']}, {head['run_s']:.0f} s\n")
     print("\n\n".join(table(*each) for each in tables(rows)))

@@ -11,7 +11,8 @@ import sys
 import textwrap
 from collections.abc import Callable, Container, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -41,6 +42,15 @@ def with_header(name: str) -> str:
     CUDA, or the library's kernel of that name."""
     path = Path(__file__).parent / f"with_header/{name}.cu"
     return path.read_text() if path.is_file() else sgemm_kernels.source(name)
+
+
+def run_script(script: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> Any:
+    """Runs a script of benchmarks/ and returns its exit status."""
+    monkeypatch.setattr(sys, "argv", ["script.py", *map(str, arguments)])
+    try:
+        return script.main()
+    except SystemExit as ended:
+        return ended.code
 
 
 def sampled(values: Iterable[object], quick: Container[object]) -> list[ParameterSet]:

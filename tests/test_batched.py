@@ -15,6 +15,8 @@ import pytest
 import sgemm_kernels
 from sgemm_kernels.cli import experiment_tables
 
+from .support import run_script
+
 GPU = types.SimpleNamespace(name="cuda:0", kind="cuda", model="A GPU", driver="1", l2_bytes=4096)
 HEAD = {
     "device": "A GPU",
@@ -276,7 +278,6 @@ class TestResults:
         assert "cupy is missing: No module named 'cupy'." in told
         assert "A copy in the GPU's memory: 3.00 TB/s." in told
         assert told.endswith("A GPU, CUDA 13.0, csrc 0, 2026-01-02.")
-        assert experiment_tables.batches(tmp_path / "none.json") == "Not measured yet."
 
     def test_picture(self, batched, suite):
         rows = made_up(batched, suite)
@@ -302,15 +303,11 @@ class TestResults:
         monkeypatch.setitem(sys.modules, "torch", torch)
         return batches
 
-    def script(self, batched, monkeypatch, *arguments):
-        monkeypatch.setattr(sys, "argv", ["script.py", *map(str, arguments)])
-        return batched.main()
-
     def test_the_command_measures_writes_and_draws(
         self, batched, quick, monkeypatch, tmp_path, capsys
     ):
         output = tmp_path / "batched.json"
-        assert self.script(batched, monkeypatch, "--quick", "-o", output) == 0
+        assert run_script(batched, monkeypatch, "--quick", "-o", output) == 0
         document = json.loads(output.read_text())
         assert (document["experiment"], document["seed"]) == ("batched", batched.SEED)
         assert document["missing"] == {"cupy": "none"}
@@ -325,36 +322,25 @@ class TestResults:
         assert "geometric mean" in captured.out
         assert "cupy is missing: none" in captured.err
         assert (tmp_path / "batched.svg").exists()
-        with pytest.raises(SystemExit) as ended:
-            self.script(batched, monkeypatch, "--draw", "-o", output)
-        assert ended.value.code == 0
+        assert run_script(batched, monkeypatch, "--draw", "-o", output) == 0
 
     def test_a_wrong_result_of_ours_fails(self, batched, quick, monkeypatch, tmp_path, capsys):
         monkeypatch.setattr(batched, "run", lambda *_, **__: None)
-        assert self.script(batched, monkeypatch, "--quick", "-o", tmp_path / "r.json") == 1
+        assert run_script(batched, monkeypatch, "--quick", "-o", tmp_path / "r.json") == 1
         assert "run auto, out= at 2 x 3 x 4 x 5: wrong" in capsys.readouterr().err
 
     def test_another_suite_needs_another_file(self, batched, quick, monkeypatch, tmp_path):
         for option in (["--seed", "unseen"], ["--quick"]):
-            with pytest.raises(SystemExit) as ended:
-                self.script(batched, monkeypatch, *option)
-            assert ended.value.code == 2
+            assert run_script(batched, monkeypatch, *option) == 2
         output = tmp_path / "r.json"
-        assert self.script(batched, monkeypatch, "--seed", "unseen", "-o", output) == 0
+        assert run_script(batched, monkeypatch, "--seed", "unseen", "-o", output) == 0
         document = json.loads(output.read_text())
         assert document["seed"] == "unseen"
         assert len({row["case"] for row in document["rows"]}) == len(quick)
 
-    def test_the_command_needs_a_gpu_and_pytorch(self, batched, quick, monkeypatch, capsys):
+    def test_the_command_needs_pytorch(self, batched, quick, monkeypatch, capsys):
         monkeypatch.setattr(
             batched, "imported", lambda _: ({}, {"torch": "No module named 'torch'"})
         )
-        assert self.script(batched, monkeypatch) == 2
+        assert run_script(batched, monkeypatch) == 2
         assert "PyTorch is missing: No module named 'torch'" in capsys.readouterr().err
-
-        def none(_):
-            raise sgemm_kernels.DeviceError("no GPU")
-
-        monkeypatch.setattr(batched, "find_gpu", none)
-        assert self.script(batched, monkeypatch) == 2
-        assert "no GPU" in capsys.readouterr().err

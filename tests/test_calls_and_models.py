@@ -20,20 +20,8 @@ from sgemm_kernels import Measurement, Results
 from sgemm_kernels.cli import experiment_tables, model_tables, product_tables
 from sgemm_kernels.measuring.measurement import Accuracy, Protocol, Run
 
-HEAD = {
-    "device": "A GPU",
-    "cuda_toolkit": "13.0",
-    "csrc_hash": "0",
-    "date": "2026-01-02T",
-    "versions": {"torch": "2.11"},
-    "missing": {"cupy": "No module named 'cupy'"},
-}
-GPU = types.SimpleNamespace(name="cuda:0", kind="cuda", model="A GPU", driver="1")
-
-
-def script(module, monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["script.py", *map(str, arguments)])
-    return module.main()
+from .support import run_script
+from .test_batched import GPU, HEAD
 
 
 def samples(seconds):
@@ -251,7 +239,6 @@ class TestCalls:
         assert "| run auto, out= | 25.0 | 25.0 |" in told.splitlines()
         assert "cupy is missing: No module named 'cupy'." in told
         assert told.endswith("A GPU, CUDA 13.0, csrc 0, 2026-01-02.")
-        assert experiment_tables.queuing(tmp_path / "none.json") == "Not measured yet."
         drawn = calls.picture(HEAD, rows)
         assert drawn.get_suptitle().endswith("run 6.0 us, torch.mm 12.0 us")
         bars, lines = drawn.axes
@@ -265,24 +252,14 @@ class TestCalls:
         monkeypatch.setattr(calls, "imported", lambda _: ({}, {"torch": "No module named 'torch'"}))
         monkeypatch.setattr(calls, "QUICK_SIZES", (16, 64))
         monkeypatch.setattr(calls, "QUICK_SECONDS", 0.0)
-        assert script(calls, monkeypatch, "--quick", "-o", tmp_path / "calls.json") == 0
+        assert run_script(calls, monkeypatch, "--quick", "-o", tmp_path / "calls.json") == 0
         document = json.loads((tmp_path / "calls.json").read_text())
         assert document["experiment"] == "calls"
         assert document["missing"] == {"torch": "No module named 'torch'"}
         assert {row["way"] for row in document["rows"]} == {calls.NUMPY}
         assert "torch is missing" in capsys.readouterr().err
         assert (tmp_path / "calls.svg").exists()
-        with pytest.raises(SystemExit) as ended:
-            script(calls, monkeypatch, "--draw", "-o", tmp_path / "calls.json")
-        assert ended.value.code == 0
-
-    def test_the_command_needs_a_gpu(self, calls, monkeypatch, capsys):
-        def none(_):
-            raise sgemm_kernels.DeviceError("no GPU")
-
-        monkeypatch.setattr(calls, "find_gpu", none)
-        assert script(calls, monkeypatch) == 2
-        assert "no GPU" in capsys.readouterr().err
+        assert run_script(calls, monkeypatch, "--draw", "-o", tmp_path / "calls.json") == 0
 
 
 class TestModels:
@@ -391,7 +368,7 @@ class TestModels:
         monkeypatch.setattr(models, "QUICK_SECONDS", 0.0)
         torch.cuda = types.SimpleNamespace(synchronize=lambda: None, empty_cache=lambda: None)
         path = tmp_path / "models.json"
-        assert script(models, monkeypatch, "--quick", "-o", path) == 1, "a model failed"
+        assert run_script(models, monkeypatch, "--quick", "-o", path) == 1, "a model failed"
         said = capsys.readouterr()
         assert "a model" in said.out
         assert "infinite failed: ArithmeticError: PyTorch float32 computes NaN" in said.out
@@ -411,8 +388,6 @@ class TestModels:
         assert "Over 1 models in PyTorch on an A GPU" in model_tables.average(path)
         assert "`enable()` is 2.00 times as fast" in model_tables.average(path)
         assert "with 1.00 times its error (at most 1.0)." in model_tables.average(path)
-        for tell in (model_tables.models, model_tables.average):
-            assert tell(tmp_path / "none.json") == "Not measured yet."
         drawn = models.picture(document, document["rows"])
         assert drawn.get_suptitle().startswith("enable(): 2.00 times as fast as PyTorch's")
         bars, losses, differences = drawn.axes
@@ -439,14 +414,14 @@ class TestModels:
         monkeypatch.setitem(sys.modules, "torch", torch)
         monkeypatch.setattr(models, "operators", lambda: (workloads, {}))
         monkeypatch.setattr(models, "measured", lambda *_: [])
-        assert script(models, monkeypatch, "-o", tmp_path / "models.json") == 2
+        assert run_script(models, monkeypatch, "-o", tmp_path / "models.json") == 2
         assert "every model failed" in capsys.readouterr().err
         assert not (tmp_path / "models.json").exists()
 
     def test_the_command_says_what_it_needs(self, models, monkeypatch, capsys):
         monkeypatch.setattr(models, "find_gpu", lambda _: GPU)
         monkeypatch.setitem(sys.modules, "torch", None)
-        assert script(models, monkeypatch) == 2
+        assert run_script(models, monkeypatch) == 2
         assert "torch" in capsys.readouterr().err
 
 
@@ -559,7 +534,7 @@ class TestProducts:
 
     def test_the_command(self, products, monkeypatch, tmp_path, capsys):
         path = tmp_path / "products.json"
-        assert script(products, monkeypatch, "-o", path) == 1, "a wrong result"
+        assert run_script(products, monkeypatch, "-o", path) == 1, "a wrong result"
         said = capsys.readouterr()
         assert "1992x3072x768 of Wav2Vec2, down: left out: too large" in said.err
         assert "4096x4096x1024 NT of MLP, first: left out: the launch failed" in said.err
@@ -579,9 +554,7 @@ class TestProducts:
         drawn = products.picture(HEAD, rows)
         assert "auto is 1.6 times as fast" in drawn.get_suptitle()
         assert len(drawn.axes[0].lines) == 7
-        with pytest.raises(SystemExit) as ended:
-            script(products, monkeypatch, "--draw", "-o", path)
-        assert ended.value.code == 0
+        assert run_script(products, monkeypatch, "--draw", "-o", path) == 0
 
     def test_products_beyond_the_time_limit_are_left_out(self, products, monkeypatch, capsys):
         clock = itertools.count()
@@ -592,14 +565,3 @@ class TestProducts:
         assert "the last products: left out: time is over" in capsys.readouterr().err
         with pytest.raises(MemoryError, match="no product was measured"):
             products.measured("cuda:0", 0, {})
-
-    def test_no_results(self, tmp_path):
-        assert product_tables.products(tmp_path / "none.json") == "Not measured yet."
-
-    def test_needs_a_gpu(self, products, monkeypatch, capsys):
-        def none(_):
-            raise sgemm_kernels.DeviceError("no GPU")
-
-        monkeypatch.setattr(products, "find_gpu", none)
-        assert script(products, monkeypatch) == 2
-        assert "no GPU" in capsys.readouterr().err

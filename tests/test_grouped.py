@@ -3,14 +3,15 @@
 A stand-in for PyTorch has NumPy's arrays for tensors, and a clock that the ways advance.
 """
 
+import functools
 import json
-import sys
 
 import numpy as np
 import pytest
 
 import sgemm_kernels
 
+from .support import run_script
 from .test_batched import GPU, Tensor, Torch
 
 
@@ -105,11 +106,7 @@ def script(grouped, monkeypatch):
     monkeypatch.setattr(grouped, "SIZES", ((6, 7), (3, 8)))
     monkeypatch.setattr(grouped, "MOST_ROWS", 9)
 
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["script.py", *map(str, arguments)])
-        return grouped.main()
-
-    return run
+    return functools.partial(run_script, grouped, monkeypatch)
 
 
 def test_the_command_measures_writes_and_draws(grouped, script, tmp_path, capsys):
@@ -121,9 +118,7 @@ def test_the_command_measures_writes_and_draws(grouped, script, tmp_path, capsys
     assert len(document["rows_of_experts"]) == 64
     assert "auto, slowest: 42.67 times as fast (target 1.5)" in capsys.readouterr().out
     assert (tmp_path / "grouped.svg").exists()
-    with pytest.raises(SystemExit) as ended:
-        script("--draw", "-o", output)
-    assert ended.value.code == 0
+    assert script("--draw", "-o", output) == 0
     drawn = grouped.picture(document, document["rows"])
     assert [bar.get_height() for bar in drawn.axes[0].patches] == pytest.approx([64 / 1.5] * 4)
 
@@ -135,21 +130,5 @@ def test_a_wrong_result_of_ours_fails(grouped, script, monkeypatch, tmp_path, ca
 
 
 def test_another_seed_needs_another_file(grouped, script, tmp_path):
-    with pytest.raises(SystemExit) as ended:
-        script("--seed", "unseen")
-    assert ended.value.code == 2
+    assert script("--seed", "unseen") == 2
     assert script("--seed", "unseen", "-o", tmp_path / "r.json") == 0
-
-
-def test_without_a_gpu(grouped, script, monkeypatch, capsys):
-    def none(_):
-        raise sgemm_kernels.DeviceError("no GPU")
-
-    tensors = sys.modules["_tensors"]
-    monkeypatch.setattr(tensors, "find_gpu", none)
-    assert script() == 2
-    assert "no GPU" in capsys.readouterr().err
-    monkeypatch.setattr(tensors, "find_gpu", lambda _: GPU)
-    monkeypatch.setattr(tensors, "imported", lambda _: ({}, {"torch": "not here"}))
-    assert script() == 2
-    assert "PyTorch is missing: not here" in capsys.readouterr().err

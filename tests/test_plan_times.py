@@ -4,7 +4,6 @@ import ctypes
 import json
 import re
 import subprocess
-import sys
 import types
 from pathlib import Path
 
@@ -14,6 +13,8 @@ import pytest
 from sgemm_kernels import Measurement, Results, _plans
 from sgemm_kernels.measuring.measurement import Accuracy, Protocol, Run
 from sgemm_kernels.measuring.probe import find_nvcc
+
+from .support import run_script
 
 ROOT = Path(__file__).parent.parent
 PLAN = ROOT / "csrc/gemm/plan"
@@ -388,13 +389,9 @@ class TestTheCommand:
         monkeypatch.setattr(plan_times, "to_fit", lambda: cases)
         return plan_times
 
-    def run(self, plan_times, monkeypatch, *arguments):
-        monkeypatch.setattr(sys, "argv", ["plan_times.py", *map(str, arguments)])
-        return plan_times.main()
-
     def test_writes_each_plan_and_prints_the_fit(self, on_a_gpu, monkeypatch, tmp_path, capsys):
         path = tmp_path / "plan_times.json"
-        assert self.run(on_a_gpu, monkeypatch, "-o", path) == 1, "some plans were wrong"
+        assert run_script(on_a_gpu, monkeypatch, "-o", path) == 1, "some plans were wrong"
         document = json.loads(path.read_text())
         wrong = [row for row in document["rows"] if not row["right"]]
         assert {row["kernel"] for row in wrong} == {WRONG}
@@ -410,7 +407,7 @@ class TestTheCommand:
         """For later processes; the constants of other models stay."""
         monkeypatch.setenv("SGEMM_KERNELS_CACHE", str(tmp_path / "cache"))
         _plans.keep("Another", _plans.constants_for(""))
-        self.run(on_a_gpu, monkeypatch, "-o", tmp_path / "plan_times.json", "--keep")
+        run_script(on_a_gpu, monkeypatch, "-o", tmp_path / "plan_times.json", "--keep")
         path = tmp_path / "cache/plans.json"
         assert str(path) in capsys.readouterr().out
         models = json.loads(path.read_text())["models"]
@@ -421,7 +418,7 @@ class TestTheCommand:
     def test_plans_are_timed_without_cublas(self, on_a_gpu, monkeypatch, tmp_path):
         monkeypatch.setattr(on_a_gpu, "variants", lambda: [library_of("no libcublas")])
         path = tmp_path / "plan_times.json"
-        assert self.run(on_a_gpu, monkeypatch, "-o", path) == 1
+        assert run_script(on_a_gpu, monkeypatch, "-o", path) == 1
         rows = json.loads(path.read_text())["rows"]
         assert {row["cublas_median_s"] for row in rows} == {None}
         assert {row["simt_median_s"] for row in rows} == {1e-3}
@@ -446,13 +443,13 @@ class TestTheCommand:
 
     def test_nothing_is_written_if_no_plan_was_timed(self, on_a_gpu, monkeypatch, tmp_path, capsys):
         path = tmp_path / "plan_times.json"
-        assert self.run(on_a_gpu, monkeypatch, "-o", path, "--seconds", 0) == 2
+        assert run_script(on_a_gpu, monkeypatch, "-o", path, "--seconds", 0) == 2
         assert "plan_times.py: no plan was timed" in capsys.readouterr().err
         assert not path.exists()
 
     def test_compiling_needs_no_gpu(self, plan_times, library, monkeypatch, capsys):
         asked = []
         monkeypatch.setattr(plan_times, "build", lambda of: asked.append(of) or library)
-        assert self.run(plan_times, monkeypatch, "--compile", "sm_90a") == 0
+        assert run_script(plan_times, monkeypatch, "--compile", "sm_90a") == 0
         assert asked == ["sm_90a"]
         assert str(library) in capsys.readouterr().out

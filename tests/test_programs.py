@@ -7,6 +7,8 @@ import pytest
 
 from sgemm_kernels.cli import program_tables
 
+from .support import run_script
+
 
 @pytest.fixture
 def programs(experiment):
@@ -64,8 +66,7 @@ def test_the_file_has_every_row(programs, monkeypatch, tmp_path, capsys):
 
     path = tmp_path / "programs.json"
     monkeypatch.setattr(programs, "run_program", run_program)
-    monkeypatch.setattr("sys.argv", ["programs.py", "-o", str(path), "--scale", "2"])
-    assert programs.main() == 0
+    assert run_script(programs, monkeypatch, "-o", path, "--scale", "2") == 0
     document = json.loads(path.read_text())
     ways = {(row["program"], row["way"]) for row in document["rows"]}
     assert {("pca", programs.OWN), ("pca", programs.OURS), ("loop_pinned", "run")} <= ways

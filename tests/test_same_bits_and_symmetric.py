@@ -3,6 +3,7 @@
 A stand-in for PyTorch has NumPy's arrays for tensors, and a clock that the ways advance.
 """
 
+import functools
 import json
 import sys
 
@@ -13,6 +14,7 @@ import sgemm_kernels
 from sgemm_kernels.cli import same_bits_tables, symmetric_tables
 from sgemm_kernels.measuring.results_file import read_json
 
+from .support import run_script
 from .test_batched import GPU, HEAD, Torch
 from .test_grouped import DoubleTensor
 
@@ -74,12 +76,7 @@ def started(experiment, monkeypatch, torch):
     def start(name):
         script = experiment(name)
         monkeypatch.setattr(script, "SECONDS", 0.0)
-
-        def command(*arguments):
-            monkeypatch.setattr(sys, "argv", ["script.py", *map(str, arguments)])
-            return script.main()
-
-        return script, command
+        return script, functools.partial(run_script, script, monkeypatch)
 
     return start
 
@@ -273,25 +270,16 @@ def test_wrong_steps_and_failures_have_no_samples(symmetric, monkeypatch, tmp_pa
 # ------------------------------------------------------------------ both
 
 
-@pytest.mark.parametrize("name", ["same_bits", "symmetric"])
-def test_without_a_gpu_or_pytorch(started, monkeypatch, capsys, name):
+@pytest.mark.parametrize("name", ["grouped", "same_bits", "symmetric"])
+def test_without_pytorch(started, monkeypatch, capsys, name):
     _, command = started(name)
-
-    def none(_):
-        raise sgemm_kernels.DeviceError("no GPU")
-
     tensors = sys.modules["_tensors"]
     monkeypatch.setattr(tensors, "imported", lambda _: ({}, {"torch": "not here"}))
     assert command() == 2
     assert "PyTorch is missing: not here" in capsys.readouterr().err
-    monkeypatch.setattr(tensors, "find_gpu", none)
-    assert command() == 2
-    assert "no GPU" in capsys.readouterr().err
 
 
-def test_files_that_are_missing_or_of_older_sources(tmp_path):
-    for tell in (same_bits_tables.same_bits, symmetric_tables.symmetric):
-        assert tell(tmp_path / "none.json") == "Not measured yet."
+def test_files_of_older_sources(tmp_path):
     path = tmp_path / "r.json"
     row = bits_row("torch.mm", 1, 6, 7, None) | {"equal_bits": True}
     path.write_text(json.dumps({**HEAD, "experiment": "same_bits", "rows": [row]}))
