@@ -23,6 +23,7 @@ import pytest
 import sgemm_kernels
 from sgemm_kernels.measuring import recorded
 from sgemm_kernels.measuring.recorded import FOLDERS
+from sgemm_kernels.measuring.results_file import read_json
 
 # The first test that reads a re-executed lesson waits for all of them.
 pytestmark = [pytest.mark.packaging, pytest.mark.timeout(1200)]
@@ -85,6 +86,19 @@ def test_a_lesson_is_committed_as_executed(lesson):
     assert notebook["metadata"]["language_info"] == {"name": "python"}, REMEDY
     assert {key for cell in code for key in cell["metadata"]} <= {"tags"}, REMEDY
     assert lesson.stat().st_size < MOST_BYTES
+
+
+def test_a_lesson_shows_the_committed_results(lesson):
+    """Each hash of sources that it prints is that of a file of results."""
+    shown = {
+        digest
+        for cell in cells(read(lesson), "code")
+        for _, text in texts(cell)
+        for digest in re.findall(r"\bcsrc ([0-9a-f]{16})\b", text)
+    }
+    results = (ROOT / "benchmarks/results").glob("*/*.json*")
+    known = {document.get("run", document).get("csrc_hash") for document in map(read_json, results)}
+    assert shown <= known, REMEDY
 
 
 def check_outputs(code):
