@@ -46,7 +46,7 @@ def with_header(name: str) -> str:
 
 def run_script(script: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> Any:
     """Runs a script of benchmarks/ and returns its exit status."""
-    monkeypatch.setattr(sys, "argv", ["script.py", *map(str, arguments)])
+    monkeypatch.setattr(sys, "argv", [f"{script.__name__}.py", *map(str, arguments)])
     try:
         return script.main()
     except SystemExit as ended:

@@ -556,6 +556,22 @@ def test_without_matplotlib_the_error_names_the_extra():
     assert "pip install matplotlib" in process.stderr
 
 
+def renewed(document, words):
+    """The text of a document with one block."""
+    document.write_text(f"<!-- results: {words} -->\n<!-- end of results -->\n")
+    renew(document)
+    return document.read_text()
+
+
+def undersampled(document, early):
+    """Replaces the results with ones in which these variants have too few samples."""
+    rows = tuple(
+        dataclasses.replace(row, unmet=("samples: 3",) if row.variant in early else ())
+        for row in RESULTS.rows
+    )
+    dataclasses.replace(RESULTS, rows=rows).to_json(document.parent / "results" / "r.json")
+
+
 class TestReport:
     DOCUMENT = """# Title
 
@@ -587,16 +603,8 @@ between
     def test_the_ladder_marks_undersampled_figures(self, document, early):
         """A speed is marked for its own time, a ratio for either time; links are relative to the
         document."""
-        rows = tuple(
-            dataclasses.replace(row, unmet=("samples: 3",) if row.variant in early else ())
-            for row in RESULTS.rows
-        )
-        dataclasses.replace(RESULTS, rows=rows).to_json(document.parent / "results" / "r.json")
-        document.write_text(
-            "<!-- results: ladder results/r.json#4096 csrc -->\n<!-- end of results -->\n"
-        )
-        renew(document)
-        text = document.read_text()
+        undersampled(document, early)
+        text = renewed(document, "ladder results/r.json#4096 csrc")
         lines = re.findall(r"^\| (?:\[)?`(\w+)`.*$", text, re.MULTILINE)
         assert lines == [variant.name for variant in variants()]
         (vec4,) = re.findall(
@@ -612,16 +620,8 @@ between
 
     @pytest.mark.parametrize("early", [(), ("vec4",), ("cublas",)])
     def test_a_speedup_is_a_sentence_with_marks(self, document, early):
-        rows = tuple(
-            dataclasses.replace(row, unmet=("samples: 3",) if row.variant in early else ())
-            for row in RESULTS.rows
-        )
-        dataclasses.replace(RESULTS, rows=rows).to_json(document.parent / "results" / "r.json")
-        document.write_text(
-            "<!-- results: speedup results/r.json#4096 vec4 -->\n<!-- end of results -->\n"
-        )
-        renew(document)
-        text = document.read_text()
+        undersampled(document, early)
+        text = renewed(document, "speedup results/r.json#4096 vec4")
         row = RESULTS.find("vec4", 4096)
         speed = f"{row.gflops / 1e3:.3g}{'*' if 'vec4' in early else ''}"
         assert f"`vec4` reaches {speed} TFLOP/s on an {RESULTS.run.device}." in text
@@ -680,27 +680,15 @@ between
         slower = dataclasses.replace(vec4, samples_s=tuple(1.1 * s for s in vec4.samples_s))
         rows = tuple(slower if row is vec4 else row for row in again.rows)
         dataclasses.replace(again, rows=rows).to_json(document.parent / "results" / "r-2.json")
-        document.write_text(
-            "<!-- results: spread results/r.json results/r-2.json -->\n<!-- end of results -->\n"
-        )
-        renew(document)
-        text = document.read_text()
+        text = renewed(document, "spread results/r.json results/r-2.json")
         assert f"| vec4 | 0.0% | {0.1 / 1.05:.1%} | 16384x4096x4096 |" in text
         assert "| naive | 0.0% | 0.0% |" in text
         assert "2 runs on A Made-Up GPU" in text
 
-    @pytest.mark.parametrize("early", [None, "vec4"])
+    @pytest.mark.parametrize("early", [(), ("vec4",)])
     def test_a_spread_marks_undersampled_figures(self, document, early):
-        rows = tuple(
-            dataclasses.replace(row, unmet=("samples: 3",) if row.variant == early else ())
-            for row in RESULTS.rows
-        )
-        dataclasses.replace(RESULTS, rows=rows).to_json(document.parent / "results" / "r.json")
-        document.write_text(
-            "<!-- results: spread results/r.json results/r.json -->\n<!-- end of results -->\n"
-        )
-        renew(document)
-        text = document.read_text()
+        undersampled(document, early)
+        text = renewed(document, "spread results/r.json results/r.json")
         assert ("| vec4 | 0.0%* | 0.0%* |" in text) == bool(early)
         assert "| naive | 0.0% | 0.0% |" in text
         assert ("criteria were met" in text) == bool(early)
@@ -725,11 +713,7 @@ between
         }
         path = document.parent / "results" / "traffic.json"
         path.write_text(json.dumps({**head, "rows": rows}))
-        document.write_text(
-            "<!-- results: counters results/traffic.json -->\n<!-- end of results -->\n"
-        )
-        renew(document)
-        lines = document.read_text().splitlines()
+        lines = renewed(document, "counters results/traffic.json").splitlines()
         return [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")], lines
 
     def test_counters_show_the_largest_size_and_only_counted_values(self, document):
@@ -773,11 +757,7 @@ between
         (document.parent / "suite.json").write_text('{"square": [[1024, 1024, 1024]], "deep": []}')
         rows = tuple(row for row in RESULTS.rows if row.variant in ("naive", "cublas"))
         Results(RESULTS.run, rows).to_json(document.parent / "results" / "r.json")
-        document.write_text(
-            "<!-- results: ratios results/r.json suite.json -->\n<!-- end of results -->\n"
-        )
-        renew(document)
-        lines = document.read_text().splitlines()
+        lines = renewed(document, "ratios results/r.json suite.json").splitlines()
         ratio = RESULTS.find("naive", (1024, 1024, 1024)).vs_cublas
         assert "| naive / cuBLAS | NN | all |" in lines
         assert (
