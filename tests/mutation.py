@@ -35,6 +35,8 @@ MUTANTS = ROOT / "tests/mutants"
 BUILD = ROOT / "build/mutation"
 LARGE = {Path("csrc", room) for room in compiling.LARGE_ROOMS}
 RUNGS = {variant.name: variant.file for variant in variants() if variant.file is not None}
+FILES = {"simt": "gemm/auto.cu", "invariant": "gemm/tensor_cores/fixed.cu"}
+"""Of the library's variants."""
 NAMES = {variant.name for variant in variants()}
 CPU = next(device for device in devices() if device.kind == "cpu")
 
@@ -89,11 +91,17 @@ def mutants() -> Iterator[Mutant]:
             yield from _everywhere(variant, file, file, entry)
     for entry in _table("shared.toml"):
         for variant in entry["variants"]:
-            source = entry.get("source") or kernel_place(RUNGS[variant])
-            found = list(_everywhere(variant, entry["file"], source, entry))
+            file = entry["file"]
+            source = entry.get("source") or (_file_of(variant) if file.endswith(".h") else file)
+            found = list(_everywhere(variant, file, source, entry))
             if not found:
-                raise SystemExit(f"{entry['file']} has no text '{entry['old']}'")
+                raise SystemExit(f"{file} has no text '{entry['old']}'")
             yield from found
+
+
+def _file_of(variant: str) -> str:
+    """The file to compile for a mistake in a header."""
+    return FILES.get(variant) or kernel_place(RUNGS[variant])
 
 
 def _table(name: str) -> list[dict[str, Any]]:
