@@ -13,15 +13,14 @@ import math
 import random
 import statistics
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from _batches import SEED, Batch, suite
-from _modules import first_line, imported
-from _results import facts, measuring, output_argument, parsed, redraw, write
+from _results import measuring, output_argument, parsed, redraw, write
+from _tensors import Call, Timer, queued, report_problems, verdict
 
 from sgemm_kernels import run
 from sgemm_kernels._style import SERIES, Picture, drawing, ticks
@@ -34,7 +33,6 @@ from sgemm_kernels.cli.experiment_tables import (
     of_batches,
     speeds_of,
 )
-from sgemm_kernels.measuring.devices import find_gpu
 from sgemm_kernels.measuring.truth import Truth
 
 if TYPE_CHECKING:
@@ -47,30 +45,21 @@ SECONDS, QUICK_SECONDS = 0.25, 0.03
 """To sample a batch, all ways together."""
 QUICK_STEP = 6
 """With --quick, every sixth batch is measured."""
-FEWEST_ROUNDS, MOST_ROUNDS = 5, 25
-WARM_CALLS = 2
-"""Calls that load kernels and allocate memory. The first one is also checked."""
 MOST_CHECKED, ROWS_CHECKED, CHECKED_WORK = 64, 128, 1e9
 """The matrices of a batch and the rows of each that are checked: this many, or fewer matrices with
 about this many multiply-adds; at least two."""
 EDGES = (65_534, 65_535, 65_536)
 """Matrices beside the limit of a grid's y and z are checked if there are so many."""
-FLUSHED = 4
-"""A flush reads this many times the L2 cache. The host queues the sample meanwhile."""
 COPIED_BYTES, COPIES = 1 << 30, 10
 """Size and number of the copies that give the memory bandwidth."""
 
-Modules = Mapping[str, Any]
-Call = Callable[[], Any]
 
-
-def operands(torch: Any, batch: Batch) -> tuple[Any, Any, Any]:
+def operands(timer: Timer, batch: Batch) -> tuple[Any, Any, Any]:
     """A, B and memory for the results, as 3-D tensors on the GPU. A shared operand is a view with
     stride 0."""
 
     def uniform(rows: int, columns: int, *, shared: bool) -> Any:
-        count = 1 if shared else batch.count
-        values = torch.empty((count, rows, columns), device="cuda").uniform_(-1, 1)
+        values = timer.uniform(1 if shared else batch.count, rows, columns)
         return values.expand(batch.count, rows, columns)
 
     a = uniform(batch.M, batch.K, shared=batch.shared == "A")
@@ -78,10 +67,10 @@ def operands(torch: Any, batch: Batch) -> tuple[Any, Any, Any]:
         b = uniform(batch.N, batch.K, shared=batch.shared == "B").mT
     else:
         b = uniform(batch.K, batch.N, shared=batch.shared == "B")
-    return a, b, torch.empty((batch.count, batch.M, batch.N), device="cuda")
+    return a, b, timer.torch.empty((batch.count, batch.M, batch.N), device="cuda")
 
 
-def ways(found: Modules, a: Any, b: Any, out: Any) -> Iterator[tuple[str, Call]]:
+def ways(found: Mapping[str, Any], a: Any, b: Any, out: Any) -> Iterator[tuple[str, Call]]:
     """Each way to queue the products in PyTorch's current stream."""
     torch = found["torch"]
     yield BMM_OUT, lambda: torch.bmm(a, b, out=out)
@@ -120,77 +109,23 @@ class Checker:
             truth = Truth(on_host(a[index][rows]), on_host(b[index]), (), rng)
             self._truths.append((index, rows, truth))
 
-    def worst_share(self, out: Any) -> float:
-        """The largest error as a share of its bound: at most 1 if all are right."""
-        return max(
-            truth.accuracy_of(on_host(out[index][rows])).worst_share
-            for index, rows, truth in self._truths
+    def checked(self, out: Any) -> dict[str, Any]:
+        """The largest error as a share of its bound, and the problem if it is above 1."""
+        return verdict(
+            max(
+                truth.accuracy_of(on_host(out[index][rows])).worst_share
+                for index, rows, truth in self._truths
+            )
         )
 
 
-def measured(found: Modules, batch: Batch, flush: Call, seconds: float) -> list[dict[str, Any]]:
+def measured(timer: Timer, batch: Batch) -> list[dict[str, Any]]:
     """A row for each way. A way that fails or is wrong has no samples, but a problem."""
-    torch = found["torch"]
-    a, b, out = operands(torch, batch)
+    a, b, out = operands(timer, batch)
     checker = Checker(batch, a, b)
-    rows: dict[str, dict[str, Any]] = {}
-    right: dict[str, Call] = {}
-    for name, call in ways(found, a, b, out):
-        share = None
-        out.fill_(math.nan)
-        try:
-            call()
-            share = checker.worst_share(out)
-            problem = None if share <= 1 else f"wrong: {share:.2g} times the error bound"
-            for _ in range(WARM_CALLS - 1):
-                call()
-            torch.cuda.synchronize()
-        except Exception as error:  # any error of a library
-            problem = first_line(error)
-        if problem is None:
-            right[name] = call
-        of_batch = {"case": batch.text, "bytes": batch.bytes, **asdict(batch)}
-        rows[name] = {"way": name, **of_batch, "worst_share_of_bound": share, "problem": problem}
-    for name, samples_ns in sample(torch, right, flush, seconds).items():
-        low, middle, high = statistics.quantiles(samples_ns, n=4, method="inclusive")
-        rows[name] |= {"median_ns": middle, "iqr_ns": high - low, "samples_ns": samples_ns}
-    return list(rows.values())
-
-
-def sample(
-    torch: Any, calls: Mapping[str, Call], flush: Call, seconds: float
-) -> dict[str, list[int]]:
-    """Times of each call in nanoseconds by CUDA events, in rounds with a random order."""
-    samples: dict[str, list[int]] = {name: [] for name in calls}
-    order = random.Random(0)
-    names = list(calls)
-    end = time.perf_counter() + seconds
-    for turn in range(1 + MOST_ROUNDS):
-        if turn > FEWEST_ROUNDS and time.perf_counter() > end:
-            break
-        order.shuffle(names)
-        taken = {name: queued(torch, calls[name], flush) for name in names}
-        torch.cuda.synchronize()
-        if turn:  # the first round warms up
-            for name, (begin, done) in taken.items():
-                samples[name].append(round(1e6 * begin.elapsed_time(done)))
-    return samples
-
-
-def queued(torch: Any, call: Call, flush: Call) -> tuple[Any, Any]:
-    """Queues a call after a flush, between two events."""
-    begin, done = (torch.cuda.Event(enable_timing=True) for _ in "ab")
-    flush()
-    begin.record()
-    call()
-    done.record()
-    return begin, done
-
-
-def flush_of(torch: Any, l2_bytes: int) -> Call:
-    """Reads enough memory to replace the L2 cache. Reading leaves no writes to the next kernel."""
-    memory = torch.empty((FLUSHED * l2_bytes // 4,), device="cuda").fill_(0)
-    return lambda: memory.sum()
+    of_batch = {"case": batch.text, "bytes": batch.bytes, **asdict(batch)}
+    calls = dict(ways(timer.found, a, b, out))
+    return timer.measured(calls, [out], lambda _: checker.checked(out), of_batch)
 
 
 def copy_bytes_per_s(torch: Any) -> float:
@@ -280,42 +215,27 @@ def main() -> int:
         parser.error(f"{usual} is for the whole committed suite: pass -o FILE")
     batches = suite(arguments.seed)[:: QUICK_STEP if arguments.quick else 1]
     seconds = QUICK_SECONDS if arguments.quick else SECONDS
-    begin = time.perf_counter()
+    rows: list[dict[str, Any]] = []
     with measuring(parser, RuntimeError):
-        gpu = find_gpu("batches are timed")
-        found, missing = imported(MODULES)
-        if "torch" not in found:
-            raise OSError(f"PyTorch is missing: {missing['torch']}")
-        torch = found["torch"]
-        bandwidth = copy_bytes_per_s(torch)
-        flush = flush_of(torch, gpu.l2_bytes or 1 << 26)
-        rows: list[dict[str, Any]] = []
+        timer = Timer("batches are timed", seconds, MODULES)
+        bandwidth = copy_bytes_per_s(timer.torch)
         for index, batch in enumerate(batches):
-            torch.manual_seed(index)
-            torch.cuda.empty_cache()
-            rows += measured(found, batch, flush, seconds)
-    names = {"torch": "torch", "cupy": "cupy", "triton": "triton"}
-    numbers = {n: sys.modules[m].__version__ for n, m in names.items() if n in found}
-    head = {
-        **facts(gpu),
-        "versions": {"numpy": np.__version__, **numbers},
-        "missing": missing,
+            timer.torch.manual_seed(index)
+            timer.torch.cuda.empty_cache()
+            rows += measured(timer, batch)
+    head = timer.head() | {
+        "missing": timer.missing,
         "seed": arguments.seed,
         "copy_bytes_per_s": bandwidth,
-        "run_s": time.perf_counter() - begin,
-        "protocol": "CUDA events around each call, the L2 cache flushed before it; rounds in "
-        "random order, the first one discarded; tensors with out=, no TF32; uniform [-1, 1]",
     }
-    print(f"{gpu.model}, {head['run_s']:.0f} s\n")
+    print(f"{head['device']}, {head['run_s']:.0f} s\n")
     for header, lines in (batch_targets(rows, bandwidth), of_batches(rows)):
         print(f"{table(header, lines)}\n")
-    for name, why in missing.items():
+    for name, why in timer.missing.items():
         print(f"{name} is missing: {why}", file=sys.stderr)
-    problems = [row for row in rows if row["problem"]]
-    for row in problems:
-        print(f"{row['way']} at {row['case']}: {row['problem']}", file=sys.stderr)
+    wrong = report_problems(rows)
     write(arguments.output, "batched", head, rows, picture)
-    return 1 if any(row["way"] in (AUTO_OUT, SIMT_OUT) for row in problems) else 0
+    return 1 if {AUTO_OUT, SIMT_OUT} & {*wrong} else 0
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ A stand-in for PyTorch has NumPy's arrays for tensors, and a clock that the ways
 
 import functools
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -52,6 +53,7 @@ def grouped(experiment, monkeypatch, torch):
     tensors = experiment("_tensors")
     monkeypatch.setattr(tensors, "find_gpu", lambda _: GPU)
     monkeypatch.setattr(tensors, "imported", lambda _: ({"torch": torch}, {}))
+    monkeypatch.setitem(sys.modules, "torch", torch)
     return grouped
 
 

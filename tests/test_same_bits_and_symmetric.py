@@ -72,6 +72,7 @@ def started(experiment, monkeypatch, torch):
     tensors = experiment("_tensors")
     monkeypatch.setattr(tensors, "find_gpu", lambda _: GPU)
     monkeypatch.setattr(tensors, "imported", lambda _: ({"torch": torch}, {}))
+    monkeypatch.setitem(sys.modules, "torch", torch)
 
     def start(name):
         script = experiment(name)
@@ -270,7 +271,7 @@ def test_wrong_steps_and_failures_have_no_samples(symmetric, monkeypatch, tmp_pa
 # ------------------------------------------------------------------ both
 
 
-@pytest.mark.parametrize("name", ["grouped", "same_bits", "symmetric"])
+@pytest.mark.parametrize("name", ["batched", "grouped", "same_bits", "symmetric"])
 def test_without_pytorch(started, monkeypatch, capsys, name):
     _, command = started(name)
     tensors = sys.modules["_tensors"]
