@@ -758,7 +758,8 @@ class TestPeers:
         squares = peers.measure(["simt", "auto", "cublas", "cublas-tf32", ("JAX", print)], [64])
         squares.to_json(path)
         lines = speed_tables.peers(path, models, routers, tmp_path / "none.json").splitlines()
-        header = "12 products of models, times cublas | 5 products of routers, times cublas |"
+        header = "| 12 products of models: times cuBLAS's speed, error "
+        header += "| 5 products of routers: times cuBLAS's speed, error |"
         assert lines[0].endswith(header)
         ends = ["0.25, 0.062 | 0.25, 0.062", "0.50, 0.25 | 0.50, 0.25", "1.00, 1 | 1.00, 1"]
         ends += ["2.00, 4 | -", "- | -"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..measuring.results import Results
 from ..measuring.results_file import experiment_of, read_json
-from ..measuring.shapes import size_text
+from ..measuring.shapes import Case, size_text
 from ..measuring.sources import OLDER, is_older
 from .experiment_tables import AUTO_OUT, MM_OUT, RUN_OUT, medians_of_calls, slowest_case, speeds_of
 from .model_tables import mean_sentence
@@ -23,6 +23,12 @@ _LIBRARIES = ("CUTLASS", "Triton", "GEMMul8")
 _EMULATION = "cuBLAS BF16x9"
 _COMPUTED_AS_IS = "(float32)"
 """The end of the emulation's name if its results have the bits of plain float32."""
+_LAYOUTS = {
+    "NN": "",
+    "NT": " with a transposed B",
+    "TN": " with a transposed A",
+    "TT": " with both transposed",
+}
 _SAME_FROM, _FEW = 2048, 64
 """`invariant` is described from so many rows on, and up to so many."""
 _SYMMETRIC = "4096 x 4096"
@@ -42,9 +48,13 @@ def _list(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def _over(results: Results, ours: str, theirs: str) -> tuple[list[float], list[float]]:
-    """The speed and the error of one variant over another's, at each case that both have."""
-    pairs = [(results.find(ours, *case), results.find(theirs, *case)) for case in results.cases]
+def _over(
+    results: Results, ours: str, theirs: str, cases: Sequence[Case] | None = None
+) -> tuple[list[float], list[float]]:
+    """The speed and the error of one variant over another's, at each of these cases that both
+    have; at all cases by default."""
+    cases = results.cases if cases is None else cases
+    pairs = [(results.find(ours, *case), results.find(theirs, *case)) for case in cases]
     known = [(a, b) for a, b in pairs if a and b and a.median_s and b.median_s]
     return (
         [(b.median_s or 0.0) / (a.median_s or 1.0) for a, b in known],
@@ -55,10 +65,10 @@ def _over(results: Results, ours: str, theirs: str) -> tuple[list[float], list[f
 def _emulation(folder: Path) -> str:
     found = Results.from_json(folder / "peers.json")
     name = next(each for each in found.variants if each.startswith(_EMULATION))
-    speeds, errors = _over(found, AUTO, name)
+    (speed,), (error,) = _over(found, AUTO, name, found.cases[-1:])
     return (
-        f"With M = N = K = {found.shapes[-1][0]}, `auto` is {speeds[-1]:.2f} times as fast as "
-        f"{_EMULATION}, with {errors[-1]:.2f} times its error."
+        f"With M = N = K = {found.shapes[-1][0]}, `auto` is {speed:.2f} times as fast as "
+        f"{_EMULATION}, with {error:.2f} times its error."
     ) + (
         f" On an {found.run.device}, cuBLAS computes plain float32 when the emulation is asked for."
         if name.endswith(_COMPUTED_AS_IS)
@@ -69,16 +79,18 @@ def _emulation(folder: Path) -> str:
 def _peers(folder: Path) -> str:
     squares = Results.from_json(folder / "peers.json")
     products = Results.from_json(folder / "peers-models.json")
+    last = squares.cases[-1:]
     speeds: list[str] = []
     errors: dict[str, float] = {}
     for library in _LIBRARIES:
-        own = [name for name in squares.variants if name.startswith(library)]
-        errors |= {name: statistics.geometric_mean(_over(products, name, AUTO)[1]) for name in own}
-        at_last = {_over(squares, AUTO, name)[0][-1]: name for name in own}
-        if at_last:
-            least = min(at_last)
-            mean = _mean(_over(products, AUTO, at_last[least])[0])
-            speeds.append(f"{least:.2f} and {mean} times as fast as {at_last[least]}")
+        own: dict[float, str] = {}
+        for name in (name for name in squares.variants if name.startswith(library)):
+            at_last, in_models = _over(squares, AUTO, name, last), _over(products, AUTO, name)
+            if at_last[0] and in_models[0]:
+                own[at_last[0][0]] = f"{_mean(in_models[0])} times as fast as {name}"
+                errors[name] = 1 / statistics.geometric_mean(in_models[1])
+        if own:
+            speeds.append(f"{min(own):.2f} and {own[min(own)]}")
     smaller = [f"{name} ({share:.2f} times)" for name, share in errors.items() if share < 1]
     return (
         f"With M = N = K = {squares.shapes[-1][0]}, and as a mean over {len(products.cases)} "
@@ -108,7 +120,8 @@ def _at_random_shapes(found: Results, variant: str) -> str:
     return (
         f"`{variant}` is {_mean(ratios)} times as fast as cuBLAS at {len(rows)} random shapes, and "
         f"slower than cuBLAS at {sum(ratio < 1 for ratio in ratios) / len(ratios):.1%} of them. "
-        f"The slowest, {size_text(*least.case)}, has {min(ratios):.2f} times cuBLAS's speed."
+        f"The slowest, {size_text(least.shape)}{_LAYOUTS[least.layout]}, has "
+        f"{found.ratios(least)[0]} times cuBLAS's speed."
     )
 
 

@@ -238,7 +238,7 @@ def clocks(results: Path) -> str:
         [row["variant"], row["order"], *(tell(row) for tell in CLOCKS.values())]
         for row in document["rows"]
     ]
-    return f"{markdown(['', '', *CLOCKS], lines)}\n\n{_facts(document)}."
+    return f"{markdown(['kernel', 'order', *CLOCKS], lines)}\n\n{_facts(document)}."
 
 
 def tuning(results: Path) -> str:

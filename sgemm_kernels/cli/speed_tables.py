@@ -172,7 +172,7 @@ def peers(results: Path, *others: Path) -> str:
     for path in (each for each in others if each.exists()):
         more = Results.from_json(path)
         kind = path.name.partition(".")[0].partition("-")[2]
-        header.append(f"{len(more.cases)} products of {kind}, times cublas")
+        header.append(f"{len(more.cases)} products of {kind}: times cuBLAS's speed, error")
         cells = over_cublas(more)
         for line, name in zip(lines, found.variants, strict=True):
             line.append(cells.get(name, "-"))
