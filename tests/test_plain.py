@@ -350,6 +350,43 @@ def test_a_rungs_copy_without_a_launch_is_refused_with_what_to_pass(tmp_path):
 # ------------------------------------------------------------------ wrong kernels
 
 TILED = {"grid": "(N/TILE, M/TILE)", "block": "(TILE, TILE)"}
+RIGHT = """\
+#define TILE 16
+
+__global__ void tiled(const float *A, const float *B, float *C, int M, int N, int K)
+{
+    __shared__ float As[TILE][TILE], Bs[TILE][TILE];
+    const int row = blockIdx.y * TILE + threadIdx.y, col = blockIdx.x * TILE + threadIdx.x;
+    float sum = 0;
+    for (int k0 = 0; k0 < K; k0 += TILE) {
+        const int ka = k0 + threadIdx.x, kb = k0 + threadIdx.y;
+        As[threadIdx.y][threadIdx.x] = row < M && ka < K ? A[row * K + ka] : 0.f;
+        Bs[threadIdx.y][threadIdx.x] = kb < K && col < N ? B[kb * N + col] : 0.f;
+        __syncthreads();
+        for (int k = 0; k < TILE; ++k) sum += As[threadIdx.y][k] * Bs[k][threadIdx.x];
+        __syncthreads();
+    }
+    if (row < M && col < N) C[row * N + col] = sum;
+}
+"""
+AFTER = "Bs[k][threadIdx.x];\n        __syncthreads();\n"
+WRONG = {
+    "missing_barrier": (AFTER, AFTER.partition("        ")[0]),
+    "no_guard": ("row < M && ka < K ? A[row * K + ka] : 0.f", "A[row * K + ka]"),
+    "wrong_stride": ("B[kb * N + col]", "B[kb * K + col]"),
+    "early_return": ("    float sum", "    if (row >= M || col >= N) return;\n    float sum"),
+    "host_helper": ("A[row * K + ka]", "A[offset(row, ka, K)]"),
+    "ptx": ("__syncthreads();\n        for", 'asm volatile("bar.sync 0;");\n        for'),
+}
+
+
+def wrong(name):
+    """The tiled kernel with a mistake."""
+    old, new = WRONG[name]
+    assert RIGHT.count(old) == 1
+    helper = "int offset(int row, int col, int ld) { return row * ld + col; }\n"
+    text = (helper if "offset" in new else "") + RIGHT.replace(old, new)
+    return sk.kernel(text, name=name, **TILED)
 
 
 @pytest.mark.parametrize(
@@ -362,7 +399,7 @@ TILED = {"grid": "(N/TILE, M/TILE)", "block": "(TILE, TILE)"}
     ],
 )
 def test_a_wrong_kernel_is_refused_with_the_mistake(name, kind, line, text):
-    found = sk.kernel(FOLDER / f"wrong/{name}.cu", **TILED).sanitize().findings[0]
+    found = wrong(name).sanitize().findings[0]
     assert (found.kind, found.file, found.line) == (kind, f"{name}.cu", line)
     assert text in found.text
 
@@ -376,7 +413,7 @@ def test_a_wrong_kernel_is_refused_with_the_mistake(name, kind, line, text):
 )
 def test_what_the_cpu_device_lacks_is_an_error_with_an_alternative(name, text):
     with pytest.raises(sk.CompileError) as caught:
-        sk.kernel(FOLDER / f"wrong/{name}.cu", **TILED)
+        wrong(name)
     assert text in str(caught.value)
 
 
@@ -401,7 +438,7 @@ def test_copies_that_no_mbarrier_waits_for_are_a_race(lost):
 def test_a_kernel_for_whole_tiles_is_told_to_say_so():
     (finding, *_) = load("barrier", multiple_of=None).sanitize().findings
     assert finding.text.endswith("if the kernel needs whole tiles, pass multiple_of=(16, 16, 16)")
-    (finding, *_) = sk.kernel(FOLDER / "wrong/missing_barrier.cu", **TILED).sanitize().findings
+    (finding, *_) = wrong("missing_barrier").sanitize().findings
     assert "multiple_of" not in finding.text
 
 
