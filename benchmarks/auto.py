@@ -47,6 +47,7 @@ def picture(results: Results) -> Picture:
     shapes = results.shapes
     height = 1.8 + 0.2 * len(shapes)
     note = f"dotted: {LEAST}, the target minimum; crosses: {UNMET_NOTE.removeprefix('*: ')}\n"
+    note += "M x N x K; N: row-major, T: column-major\n"
     note += results.run.describe()
     with drawing(title, note, height=height) as (figure, theme):
         axes = figure.subplots()

@@ -356,7 +356,7 @@ def answer(times: Mapping[str, float]) -> str:
     if RUN_OUT not in times or MM_OUT not in times:
         return "The host's time to queue a product"
     ours, theirs = (1e6 * times[way] for way in (RUN_OUT, MM_OUT))
-    return f"Host time to queue a product: run {ours:.1f} us, torch.mm {theirs:.1f} us"
+    return f"Host time to queue a product, out=: run {ours:.1f} us, torch.mm {theirs:.1f} us"
 
 
 def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Picture:

@@ -185,7 +185,7 @@ def picture(head: dict[str, Any], rows: list[dict[str, Any]]) -> Picture:
                 if way.endswith(PINNED):
                     line |= {"markerfacecolor": "none", "linestyle": "--", "linewidth": 2}
                 if figure_name != "median_s":
-                    text, line = "its kernel alone", line | {"color": theme.grey, "linewidth": 1}
+                    text, line = "auto's kernel alone", line | {"color": theme.grey, "linewidth": 1}
                 axes.plot(*zip(*known, strict=True), **line)
                 ends.append((known[-1][1], text, line["color"]))
             axes.set(yscale="log", ylabel="relative time", title=titles[fate])
