@@ -473,7 +473,7 @@ function ladder(data) {
   const devices = [...new Set(data.rungs.map((rung) => rung.device))].join(" and ");
   return h("article", {}, links(data.rungs.map((rung) => rung.name), ""),
     h("h1", {}, "The ladder, rung by rung"),
-    h("p", { class: "lead" }, "Each rung removes the bottleneck of the one before. A rung's page shows the memory accesses of each source line, the busiest unit, and the reason for the speedup."),
+    h("p", { class: "lead" }, "Each rung works on the bottleneck of the one before; at this size, some gain nothing. A rung's page shows the memory accesses of each source line, the busiest unit, and the reason for the speedup."),
     h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "rung"), h("th", {}, "TFLOP/s"), h("th", {}, "predicted bottleneck"),
       h("th", { class: "number" }, "gain, as written"), h("th", { class: "number" }, "gain, measured"))), h("tbody", {}, rows)),
     h("p", { class: "note" }, `M = N = K = ${data.size}. Predicted as written: the busiest unit does the work in the source without waiting. Measured: kernel time on ${devices}; faster than predicted if the compiled kernel does less work than its source. Gains are relative to the rung before.`),
