@@ -31,7 +31,7 @@ from sgemm_kernels.learning.counts import COUNTS
 from sgemm_kernels.learning.expressions import value_of
 from sgemm_kernels.learning.gain import gain_text
 from sgemm_kernels.learning.judge import Verdict, draw_cases, judge, load
-from sgemm_kernels.learning.level import Sizes, level_of, levels, read_level
+from sgemm_kernels.learning.level import Sizes, altered, level_of, levels, read_level
 from sgemm_kernels.learning.places import by_place
 from sgemm_kernels.learning.report import Judgement
 from sgemm_kernels.learning.workspace import Progress, Workspace, course_around
@@ -66,11 +66,8 @@ def text_of(level, entry):
     """The solution of an entry of right.toml or wrong.toml."""
     if "text" in entry:
         return entry["text"]
-    text = level.start if entry.get("base") == "start" else level.solution
-    for old, new in entry["changes"]:
-        assert text.count(old) == 1, (old, "does not occur once")
-        text = text.replace(old, new)
-    return text
+    base = level.start if entry.get("base") == "start" else level.solution
+    return altered(base, entry["changes"])
 
 
 @pytest.fixture(scope="module")
@@ -232,6 +229,7 @@ def test_another_expression_is_refused(expression):
         ("[sizes]", "[size]", "unknown entry 'size'"),
         ("grid =", "gird =", "unknown entry 'gird'"),
         ("at_most = 1", "at_most = 1\nat_least = 1", "one of at_most and at_least"),
+        ("[launch]", "start = [['no such text', '']]\n[launch]", "'no such text' occurs 0 times"),
     ],
 )
 def test_a_mistake_in_goal_toml_is_named(tmp_path, old, new, fact):

@@ -14,6 +14,7 @@ from .._launches import launches
 
 _FOLDER = re.compile(r"(\d\d)_(\w+)")
 _GOAL_KEYS = {
+    "start",
     "rung",
     "similar",
     "scattered",
@@ -155,14 +156,16 @@ def read_level(folder: Traversable, number: int) -> Level:
         launch, sizes = goal["launch"], goal["sizes"]
         _refuse_unknown(launch, _LAUNCH_KEYS)
         _refuse_unknown(sizes, _SIZES_KEYS)
+        solution = _solution(folder, goal["rung"])
+        start = altered(solution, goal["start"]) if "start" in goal else text("start.cu")
         return Level(
             number=number,
             name=found[2],
             title=title,
             text=body.strip(),
             start=f"// Level {number}: {title}\n// grid = {launch['grid']}, block = "
-            f"{launch['block']}; the division rounds up.\n{text('start.cu')}",
-            solution=_solution(folder, goal["rung"]),
+            f"{launch['block']}; the division rounds up.\n{start}",
+            solution=solution,
             hints=tuple(hint.strip() for hint in hints),
             grid=launch["grid"],
             block=launch["block"],
@@ -193,6 +196,18 @@ def _solution(folder: Traversable, rung: str) -> str:
     return (
         own.read_text(encoding="utf-8") if own.is_file() else kernel_file(launches()[rung]["file"])
     )
+
+
+def altered(text: str, changes: list[list[str]]) -> str:
+    """The text with the first string of each change replaced by the second.
+
+    Raises ValueError unless the first one occurs once.
+    """
+    for old, new in changes:
+        if text.count(old) != 1:
+            raise ValueError(f"{old!r} occurs {text.count(old)} times, not once, in the solution")
+        text = text.replace(old, new)
+    return text
 
 
 def _refuse_unknown(entries: Mapping[str, Any], known: set[str]) -> None:

@@ -4,7 +4,7 @@ __global__ void sgemm(int M, int N, int K, float alpha, const float *A, const fl
                       float *C)
 {
     __shared__ float As[2][16][16], Bs[2][16][16];
-    __shared__ Mbarrier full[2]; // of a buffer: all copies to it have landed
+    __shared__ Mbarrier full[2]; // full[b]: all copies to buffer b have landed
     int tx = threadIdx.x, ty = threadIdx.y;
     int row = blockIdx.y * 16 + ty, col = blockIdx.x * 16 + tx;
 

@@ -6,7 +6,7 @@ __device__ unsigned pair(float x, float y)
     return fp16_from_float(x) | static_cast<unsigned>(fp16_from_float(y)) << 16;
 }
 
-/* What is lost when x becomes an fp16 number. */
+/* The part of x that is lost when it is rounded to fp16. */
 __device__ float rest(float x)
 {
     return x - float_from_fp16(fp16_from_float(x));
