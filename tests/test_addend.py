@@ -1,38 +1,19 @@
 """C of alpha * A @ B + beta * C as a bias or another array than the result. Some kernels read it
 where it is. Other kernels, and the expected results here, begin with a copy of it."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from sgemm_kernels import _core, run
 from sgemm_kernels.proving.hard_cases import INPUTS
 
-from .exporters import FAKE
 from .support import (
     LAYOUTS,
     MULTIPROCESSORS,
-    ending,
-    fake_cuda,
-    python,
     same_bits,
     uniform,
 )
 from .test_tensor_cores import TILE_SIZES
-
-if not FAKE:
-
-    @pytest.mark.fake_cuda
-    def test_over_the_fake_cuda_runtime():
-        path = str(Path(__file__).with_name("on_fake_addend.py"))
-        code = f"""
-            import sys, pytest
-            sys.exit(pytest.main(["-v", "-x", "-p", "no:cacheprovider", {path!r}]))
-        """
-        process = python(code, fake_cuda(), PYTHONFAULTHANDLER="1")
-        assert process.returncode == 0, ending(process)
-        assert " passed" in process.stdout
 
 
 def special(bias):

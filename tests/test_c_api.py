@@ -4,7 +4,6 @@ These tests also run over the fake CUDA runtime, with operands in its device mem
 
 import ctypes
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ import sgemm_kernels
 from sgemm_kernels import _core, run
 
 from .exporters import FAKE, GPU, Memory, core
-from .support import LAYOUTS, ending, fake_cuda, printed_by, python, same_bits, uniform, unreadable
+from .support import LAYOUTS, printed_by, same_bits, uniform, unreadable
 
 M, N, K = 37, 45, 30
 ON_CPU = -1
@@ -549,16 +548,3 @@ if FAKE:
             print(call(_core._REFERENCE, square, square, square, device=0, memory=1))
         """
         assert f"sgemm_kernels.run('{_core._REFERENCE}', A, B) once before" in printed_by(code)
-
-
-else:
-
-    @pytest.mark.fake_cuda
-    def test_over_the_fake_cuda_runtime():
-        code = f"""
-            import sys, pytest
-            sys.exit(pytest.main(["-v", "-x", "-p", "no:cacheprovider", {str(Path(__file__))!r}]))
-        """
-        process = python(code, fake_cuda(), PYTHONFAULTHANDLER="1")
-        assert process.returncode == 0, ending(process)
-        assert " passed" in process.stdout

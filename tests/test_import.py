@@ -82,18 +82,6 @@ def test_the_package_is_typed_and_carries_its_stub():
     assert (package / "_core.pyi").exists()
 
 
-def test_imports_only_numpy():
-    script = """
-        import sys
-        import numpy
-        before = set(sys.modules)
-        import sgemm_kernels
-        allowed = sys.stdlib_module_names | {"sgemm_kernels", "numpy"}
-        print({name.partition(".")[0] for name in set(sys.modules) - before} - allowed or "nothing")
-    """
-    assert printed_by(script) == "nothing"
-
-
 def test_jax_is_optional():
     """The package does not import it, and the module that needs it says what to install."""
     script = """

@@ -57,7 +57,8 @@ if not FAKE:
         "file",
         [
             *("test_on_gpu.py", "on_fake_gpu.py", "on_fake_exchange.py", "on_fake_many.py"),
-            *("on_fake_contiguous.py", "on_fake_16bit.py"),
+            *("on_fake_contiguous.py", "on_fake_16bit.py", "on_fake_addend.py"),
+            *("on_fake_prepared.py", "test_c_api.py"),
         ],
     )
     def test_over_the_fake_cuda_runtime(file):

@@ -1,30 +1,14 @@
 """prepare(): on the CPU device here, and on GPUs over the fake CUDA runtime."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import sgemm_kernels
 from sgemm_kernels import PreparedMatrix, prepare, run
 
-from .exporters import FAKE
-from .support import LAYOUTS, ending, fake_cuda, python, same_bits, uniform
+from .support import LAYOUTS, same_bits, uniform
 
 M, N, K = 70, 150, 300
-
-if not FAKE:
-
-    @pytest.mark.fake_cuda
-    def test_over_the_fake_cuda_runtime():
-        path = str(Path(__file__).with_name("on_fake_prepared.py"))
-        code = f"""
-            import sys, pytest
-            sys.exit(pytest.main(["-v", "-x", "-p", "no:cacheprovider", {path!r}]))
-        """
-        process = python(code, fake_cuda(), PYTHONFAULTHANDLER="1")
-        assert process.returncode == 0, ending(process)
-        assert " passed" in process.stdout
 
 
 @pytest.mark.parametrize("name", ["auto", "waves", "fused"])
