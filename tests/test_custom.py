@@ -319,7 +319,7 @@ def test_defines_set_the_rungs_geometry():
 def test_unusual_geometries(geometry):
     """Results are right in unusual geometries, also for C with beta and for an unaligned C."""
     defines = dict(zip(("BM", "BN", "BK", "WM", "WN", "TM", "TN"), geometry, strict=True))
-    mine = sk.kernel(with_header("async"), name="mine", defines=defines)
+    mine = sk.kernel(with_header("splitk"), name="mine", defines=defines)
     assert mine.check(device="cpu")
 
 

@@ -389,7 +389,7 @@ def test_nvrtc_compiles_the_rungs_of_one_kernel(taken, monkeypatch):
 def test_nvrtc_errors_say_when_nvcc_is_needed_and_name_the_line(monkeypatch):
     monkeypatch.setenv("SGEMM_KERNELS_NVRTC", str(real_nvrtc()))
     with pytest.raises(nvrtc.BeyondNvrtcError):
-        nvrtc.gpu_code(Source(Path("mine.cu"), with_header("async")), "async", 80)
+        nvrtc.gpu_code(Source(Path("mine.cu"), with_header("splitk")), "splitk", 80)
     for name in ("a$s", "Ähre"):
         text = with_header("tile2d").replace("As[", f"{name}[")
         with pytest.raises(nvrtc.BeyondNvrtcError):
@@ -416,7 +416,6 @@ def test_a_report_is_not_from_nvrtcs_cache(fake_nvrtc, monkeypatch, tmp_path, ve
     ("taken", "kernels"),
     [
         ("naive", ["naive"]),
-        ("async", ["async"]),
         ("splitk", ["reduce", "splitk"]),
         ("tma", ["tma"]),
         ("wgmma", ["largest_of_rows", "recompute", "split_rows", "split_whole_rows", "wgmma"]),
