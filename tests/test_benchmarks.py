@@ -936,6 +936,12 @@ class TestRouters:
         assert not path.exists()
 
 
+def matrix(at, rows, cols, apart):
+    """The column-major matrix at a pointer, as a view."""
+    flat = np.ctypeslib.as_array((ctypes.c_float * (apart * cols)).from_address(at.value))
+    return flat.reshape(cols, apart)[:, :rows].T
+
+
 class TestCublasProduct:
     @pytest.fixture
     def product(self, experiment, monkeypatch):
@@ -943,10 +949,6 @@ class TestCublasProduct:
         memory."""
         product = experiment("_cublas_product")
         self.modes = []
-
-        def matrix(at, rows, cols, apart):
-            flat = np.ctypeslib.as_array((ctypes.c_float * (apart * cols)).from_address(at.value))
-            return flat.reshape(cols, apart)[:, :rows].T
 
         def gemm(handle, of_a, of_b, m, n, k, alpha, a, _, lda, b, __, ldb, beta, c, ___, ldc,
                  mode, algorithm):  # fmt: skip
@@ -1152,10 +1154,6 @@ class TestGemmul8Product:
     def product(self, experiment, monkeypatch):
         """Replaces GEMMul8 with a product of column-major matrices in host memory."""
         product = experiment("_gemmul8_product")
-
-        def matrix(at, rows, cols, apart):
-            flat = np.ctypeslib.as_array((ctypes.c_float * (apart * cols)).from_address(at.value))
-            return flat.reshape(cols, apart)[:, :rows].T
 
         def multiply(of_a, of_b, m, n, k, a, lda, b, ldb, c, ldc, moduli, stream):
             assert (moduli, stream) == (7, None)
@@ -1480,12 +1478,19 @@ class TestTraffic:
         echo '"8","after_it","dram__bytes_read.sum","byte","2"'
     """
 
-    def test_kernels_belong_to_the_product_with_a_variants_name(
-        self, experiment, monkeypatch, tmp_path
-    ):
-        executable(tmp_path / "ncu", self.CSV)
-        monkeypatch.setenv("PATH", str(tmp_path))
-        found = experiment("traffic").watch(1024, "cuda:0", ["cublas", "naive", "vec4"])
+    @pytest.fixture
+    def watch(self, experiment, monkeypatch, tmp_path):
+        """Watches products of variants with a shell script in place of the profiler."""
+
+        def watch(script, *names):
+            executable(tmp_path / "ncu", script)
+            monkeypatch.setenv("PATH", str(tmp_path))
+            return experiment("traffic").watch(1024, "cuda:0", [*names])
+
+        return watch
+
+    def test_kernels_belong_to_the_product_with_a_variants_name(self, watch):
+        found = watch(self.CSV, "cublas", "naive", "vec4")
         assert {name: figures["dram_bytes_read"] for name, figures in found.items()} == {
             "cublas": 1024,
             "naive": 7,
@@ -1493,9 +1498,7 @@ class TestTraffic:
         }
         assert found["vec4"]["issue_slots_percent"] == 90
 
-    def test_a_variants_counts_include_all_kernels_of_its_product(
-        self, experiment, monkeypatch, tmp_path
-    ):
+    def test_a_variants_counts_include_all_kernels_of_its_product(self, watch):
         script = """
             echo '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
             echo '"0","hold(volatile Gate *)","dram__bytes_read.sum","byte","3"'
@@ -1505,27 +1508,21 @@ class TestTraffic:
             echo '"4","waves<192>(Sgemm)","dram__bytes_read.sum","byte","11"'
             echo '"4","waves(Sgemm)","smsp__issue_active.avg.pct_of_peak_sustained_active","%","9"'
         """
-        executable(tmp_path / "ncu", script)
-        monkeypatch.setenv("PATH", str(tmp_path))
-        found = experiment("traffic").watch(1024, "cuda:0", ["cublas", "wgmma", "waves"])
-        assert found == {
+        assert watch(script, "cublas", "wgmma", "waves") == {
             "wgmma": {"dram_bytes_read": 7},
             "waves": {"dram_bytes_read": 11, "issue_slots_percent": 9},
         }
 
-    def test_an_unknown_counter_does_not_affect_the_others(self, experiment, monkeypatch, tmp_path):
+    def test_an_unknown_counter_does_not_affect_the_others(self, watch):
         unknown = (
             'case "$*" in *issue_active*) echo "==ERROR== Failed to find metric"; exit 1;; esac'
         )
-        executable(tmp_path / "ncu", unknown + self.CSV)
-        monkeypatch.setenv("PATH", str(tmp_path))
-        found = experiment("traffic").watch(1024, "cuda:0", ["cublas", "naive", "vec4"])
+        found = watch(unknown + self.CSV, "cublas", "naive", "vec4")
         assert found["naive"] == {"dram_bytes_read": 7}
 
-    def test_says_why_there_are_no_counters(self, experiment, monkeypatch, tmp_path):
-        executable(tmp_path / "ncu", "echo '==ERROR== ERR_NVGPUCTRPERM: no permission'; exit 1")
-        monkeypatch.setenv("PATH", str(tmp_path))
-        assert "ERR_NVGPUCTRPERM" in experiment("traffic").watch(1024, "cuda:0", ["naive"])
+    def test_says_why_there_are_no_counters(self, watch):
+        refusing = "echo '==ERROR== ERR_NVGPUCTRPERM: no permission'; exit 1"
+        assert "ERR_NVGPUCTRPERM" in watch(refusing, "naive")
 
     def test_a_failing_variant_does_not_affect_the_others(self, experiment, monkeypatch, capsys):
         traffic = experiment("traffic")
