@@ -392,7 +392,6 @@ def wrong(name):
 @pytest.mark.parametrize(
     ("name", "kind", "line", "text"),
     [
-        ("missing_barrier", "race", 10, "reads at line 13 in the previous round of the loop"),
         ("no_guard", "out of bounds", 10, "reads A[17, 0], and A is 17 x 83"),
         ("wrong_stride", "out of bounds", 11, "reads B[32, 0], and B is 32 x 16"),
         ("early_return", "divergent barrier", 13, "returned while thread 0 waits at line 13"),
