@@ -73,6 +73,23 @@ DEVICE = "__device__ float partial[128];\n" + DOT.replace(
 COUNTER = "static __device__ unsigned ticket;\n" + LOOP.replace(
     "C[y * N + x] = sum;", "ticket += 1; C[y * N + x] = sum; // the count"
 )
+STRUCTS = {
+    "a function": ("__device__ float4 four(float x) { return {x, x, x, x}; }", "four(sum)"),
+    "a template": (
+        "template <class T> __device__ __forceinline__ T four(float x) { return {x, x, x, x}; }",
+        "four<float4>(sum)",
+    ),
+    "an operator": (
+        "static inline __device__ float4 operator+(float4 a, float4 b)\n"
+        "{ return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }",
+        "make_float4(0, sum, 0, 0) + make_float4(0, 0, 0, sum)",
+    ),
+    "a method": (
+        "struct Four { float x; __device__ float4 all() const { return {x, x, x, x}; } };",
+        "Four{sum}.all()",
+    ),
+}
+"""Functions that return a struct, and a call: what they return is stored in shared memory."""
 
 # The kernel, a text in it, the text that replaces it, and the launch; then the finding's kind, a
 # text in its line, and a pattern of its sentence.
@@ -129,6 +146,21 @@ WRONG = {
         (DEVICE, "partial[t] = sum;", "partial[t + 1] = sum; // beyond", DOTS),
         ("out of bounds", "// beyond", "thread 127 takes element 128 of"),
     ),
+    **{
+        f"a struct that {what} returns is stored": (
+            (
+                f"{define}\n{DOT}".replace("float part[128]", "float4 part[128]")
+                .replace("+= part[i]", "+= part[i].y")
+                .replace("part[t] += part[t + 64]", "part[t].y += part[t + 64].y")
+                .replace("    __syncthreads(); // all are there\n", ""),
+                "part[t] = sum",
+                f"part[t] = {call}",
+                DOTS,
+            ),
+            ("race", "// the first half", "which thread 64 writes at line"),
+        )
+        for what, (define, call) in STRUCTS.items()
+    },
     "a copy by a header's function that is not waited for": (
         (COPIES, "cp_async_wait<0>(); ", "", TILED),
         ("race", "// the read", "asynchronous copy of thread 0, line 10, is on its way"),

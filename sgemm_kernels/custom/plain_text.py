@@ -71,6 +71,17 @@ _LACKING = (
 """What the CPU device lacks: a pattern, its name, and an alternative."""
 
 
+_RETURNS = re.compile(
+    r"\b__device__(?=((?:\s+(?:__\w+__|static|inline|constexpr))*)\s+"
+    r"(?P<type>\w[\w:<>,\s]*?)\s+(?:\w+|operator[^\w\s(]+)\s*\()"
+)
+"""A `__device__` function that returns a value."""
+_SCALAR = re.compile(
+    r"(?:(?:const|void|bool|char|short|int|long|float|double|unsigned|signed|size_t"
+    r"|u?int\d+_t)\s*)+"
+)
+
+
 class UnsupportedCodeError(ValueError):
     """Code that the CPU device cannot run. The message has the line and an alternative."""
 
@@ -415,6 +426,17 @@ def lacking(code: str) -> "tuple[re.Match[str], str, str] | None":
     return None
 
 
+def with_structs_inlined(text: str) -> str:
+    """Device code whose functions are inlined if they return a struct. GCC does not instrument a
+    call whose result goes to memory, as in `tile[i] = f(x)`."""
+    hidden, parts, end = masked(text), [], 0
+    for found in _RETURNS.finditer(hidden):
+        if not _SCALAR.fullmatch(found["type"]):
+            parts += [text[end : found.start()], "__attribute__((always_inline))"]
+            end = found.end()
+    return "".join([*parts, text[end:]])
+
+
 def for_cpu(device: str, file: str) -> str:
     """Device code for the CPU device's compiler.
 
@@ -431,7 +453,7 @@ def for_cpu(device: str, file: str) -> str:
     without = _INCLUDE.sub(lambda each: each[0] if each[2] in PACKAGE_HEADERS else "", device)
     without = _STATIC_SHARED.sub("__shared__ ", without)
     without = _ALIGNED_SHARED.sub(r"\2 \1", without)
-    without = with_names(without, masked(without))
+    without = with_structs_inlined(with_names(without, masked(without)))
     hidden = masked(without)
     parts = []
     end = 0
