@@ -485,7 +485,7 @@ def _plan_hip(
     hipcc = Compiler(str(toolkit.hipcc), f"HIP {toolkit.version}")
     # Some calls ignore CUDA's error codes on purpose; HIP's headers would warn about each.
     # Structures with default values are C's all the same, but Clang doubts it.
-    quiet = ["-Wno-unused-result", "-Wno-return-type-c-linkage"]
+    quiet = ["-Wno-unused-result", "-Wno-return-type-c-linkage", "-Wno-non-c-typedef-for-linkage"]
     flags = ["-std=c++20", "-O3", *common, *quiet, "-DSGEMM_CUDA=1", "-DSGEMM_HIP=1"]
     flags += [_NAMES_LAUNCHES]
     for_gpu = ["-x", "hip", *flags, "-Rpass-analysis=kernel-resource-usage"]
