@@ -829,6 +829,11 @@ def test_calls_are_noted_with_their_lines_and_shared_arrays_with_their_names():
 \tcall\t__tsan_read4@PLT
 \t.loc\t0 0 3
 \tcallq\tmemcpy@PLT
+\t.section\t.data.rel.ro.local,"aw"
+\t.size\t_ZZL11launch_smemPK5SgemmE9launchers, 24
+\t.section\t.rodata
+\t.size\t_ZZL11launch_smemPK5SgemmE5tiles, 48
+\t.bss
 \t.size\t_ZZN12_GLOBAL__N_14smemE5SgemmE2As, 4096
 \t.size\t_ZN12_GLOBAL__N_14smemE5Sgemm, 96
 """

@@ -25,6 +25,8 @@ _ARRAY = re.compile(r"\s*\.size\s+(_ZZ[\w$]*E\d+([^\W\d][\w$]*)),\s*(\d+)")
 
 # A variable of the file, and the section or the directive that reserves its memory.
 _SECTION = re.compile(r"\s*(?:\.section\s+(\.[\w.]+)|\.(data|bss|text))\b")
+_READ_ONLY = (".rodata", ".data.rel.ro")
+"""Sections with a function's tables of constants, which are no shared arrays."""
 _COMMON = re.compile(r"\s*\.comm\s+([A-Za-z_]\w*),(\d+)(,\d+)?$")
 _SIZE = re.compile(r"\s*\.size\s+([A-Za-z_]\w*),\s*(\d+)")
 _CONTENT = re.compile(
@@ -98,6 +100,7 @@ def annotate(assembly: str, apart: int = 0, own: Collection[str] = ()) -> str:
     lines = []
     arrays = []
     files = {0: ""}
+    section = ""
     file = line = calls = behind = 0
     own_line = 0  # since the function began
     for text in assembly.splitlines():
@@ -109,7 +112,9 @@ def annotate(assembly: str, apart: int = 0, own: Collection[str] = ()) -> str:
             own_line = line if files[file] in own else 0
         elif name := _FILE.match(text):
             files[int(name[1])] = name[2]
-        elif array := _ARRAY.match(text):
+        elif found := _SECTION.match(text):
+            section = found[1] or f".{found[2]}"
+        elif (array := _ARRAY.match(text)) and not section.startswith(_READ_ONLY):
             arrays.append(array.groups())
         if not _CALL.match(text):
             lines.append(text)

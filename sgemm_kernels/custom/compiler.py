@@ -180,14 +180,13 @@ def library(source: Source, build: Build) -> tuple[Path, str]:
         _link(compiler, build, source, [parts[0], object_file, *parts[1:]], target)
         messages.write_text(said, encoding="utf-8")
 
-    key = digest_of([library_key(source, build), texts])
-    target, messages = _cache.kept_all(key, (".so", ".txt"), make)
+    target, messages = _cache.kept_all(library_key(source, build), (".so", ".txt"), make)
     return target, messages.read_text(encoding="utf-8")
 
 
 def library_key(source: Source, build: Build) -> str:
-    """A digest of what a library is made from: the source and its included files, the compiler, its
-    options, and this package's version and headers."""
+    """A digest of everything that a library depends on: the source and its included files, the
+    compiler, its options, and this package's version, headers and preparation of the text."""
     facts = [find_compiler(), build.name, source.digest, _flags(source, build), list(build.link)]
     return digest_of(["kernel", __version__, *facts])
 

@@ -218,14 +218,16 @@ def headers() -> Path:
 
 @cache
 def headers_digest() -> str:
-    """A digest of the C sources that custom kernels are compiled with."""
+    """A digest of the C sources that custom kernels are compiled with, and of the modules that
+    prepare a kernel's text."""
     root = headers()
     parts = (*KERNEL_FOLDERS, "base", "emulator", "custom")
     files = [path for part in parts for path in sorted((root / part).rglob("*.*"))]
     files = [path for path in files if path.suffix in (".h", ".cu", ".c", ".cpp")]
-    return digest_of(
-        [[path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")] for path in files]
-    )
+    own = sorted(Path(__file__).parent.glob("*.py"))
+    texts = [(path.relative_to(root).as_posix(), path) for path in files]
+    texts += [(path.name, path) for path in own]
+    return digest_of([[name, path.read_text(encoding="utf-8")] for name, path in texts])
 
 
 def digest_of(facts: object) -> str:
