@@ -929,15 +929,17 @@ class TestVerdicts:
 
     @pytest.mark.packaging  # an installed package has no repeated runs
     def test_committed_runs_of_the_same_sources_are_judged_the_same(self):
-        """Judges each of three runs of the same sources against another; the third gives the
-        spread. A spread that only two runs show is too small in one case of a hundred."""
+        """Judges each of three runs of the same sources against another, alone and with the spread
+        that the third one gives. One verdict of a hundred may be wrong: a product by a library may
+        take longer in the first run, and a spread that only two runs show may be too small."""
         runs = [Results.from_json(recorded_file(f"ladder-{run}.json")) for run in (1, 2, 3)]
-        words = []
+        alone, learned = [], []
         for old, new, other in itertools.permutations(runs):
-            assert {v.word for v in judge(old, new)} <= {SAME, UNSURE}
-            words += [v.word for v in judge(old, new, repeats=[other])]
-        different = [word for word in words if word not in (SAME, UNSURE)]
-        assert len(different) <= len(words) / 100
+            alone += [verdict.word for verdict in judge(old, new)]
+            learned += [verdict.word for verdict in judge(old, new, repeats=[other])]
+        for words in (alone, learned):
+            different = [word for word in words if word not in (SAME, UNSURE)]
+            assert len(different) <= len(words) / 100
 
     def test_a_wrong_result_has_no_time(self):
         assert self.word(self.STEADY, [], error=BAD) == WRONG
