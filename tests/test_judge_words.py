@@ -274,6 +274,12 @@ RIGHT = {
         changed(LOOP, "C[y * N + x]", "C[x * M + y]"),
         {**TILED, "arguments": {"C": "C.T"}},
     ),
+    "a function that returns a struct and calls itself": (
+        "__device__ float4 four(int n, float x)\n"
+        "{ return n == 0 ? make_float4(x, x, x, x) : four(n - 1, x); }\n"
+        + changed(LOOP, "= sum;", "= four(2, sum).x;"),
+        TILED,
+    ),
     "a __device__ array with a part for each block": (
         DEVICE.replace("[128]", "[128 * 4096]").replace("    int t =", PART),
         DOTS,

@@ -73,7 +73,7 @@ _LACKING = (
 
 _RETURNS = re.compile(
     r"\b__device__(?=((?:\s+(?:__\w+__|static|inline|constexpr))*)\s+"
-    r"(?P<type>\w[\w:<>,\s]*?)\s+(?:\w+|operator[^\w\s(]+)\s*\()"
+    r"(?P<type>\w[\w:<>,\s]*?)\s+(?P<name>\w+|operator[^\w\s(]+)\s*(?=\())"
 )
 """A `__device__` function that returns a value."""
 _SCALAR = re.compile(
@@ -427,11 +427,13 @@ def lacking(code: str) -> "tuple[re.Match[str], str, str] | None":
 
 
 def with_structs_inlined(text: str) -> str:
-    """Device code whose functions are inlined if they return a struct. GCC does not instrument a
-    call whose result goes to memory, as in `tile[i] = f(x)`."""
+    """Device code whose functions are inlined if they return a struct and do not call themselves.
+    GCC does not instrument a call whose result goes to memory, as in `tile[i] = f(x)`."""
     hidden, parts, end = masked(text), [], 0
     for found in _RETURNS.finditer(hidden):
-        if not _SCALAR.fullmatch(found["type"]):
+        name = re.escape(found["name"])
+        own = hidden[found.end("name") : after(hidden, found.end("name"), "{", "}")]
+        if not _SCALAR.fullmatch(found["type"]) and not re.search(rf"\b{name}\s*[(<]", own):
             parts += [text[end : found.start()], "__attribute__((always_inline))"]
             end = found.end()
     return "".join([*parts, text[end:]])
