@@ -130,10 +130,11 @@ void fused_groups_plan(FusedGroups *groups, int multiprocessors)
     groups->cycles = INFINITY;
     for (int width = FUSED_NARROW; width <= FUSED_WIDE; width += FUSED_WIDE - FUSED_NARROW) {
         const int64_t tiles = number_tiles(groups, width);
+        const FusedPlan whole = {false, width, 1, tiles, 0};
         const double cycles =
             tiles > INT32_MAX
                 ? INFINITY
-                : fused_product_cycles(p, tiles, width, 1, store_factor(p), multiprocessors);
+                : fused_product_cycles(p, tiles, &whole, store_factor(p), multiprocessors);
         if (cycles < groups->cycles) {
             groups->cycles = cycles;
             groups->width = width;

@@ -13,7 +13,8 @@
 typedef struct {
     bool copies;   /* A first, to where TMA can load it */
     int width;     /* of a tile of C */
-    int slices;    /* of K */
+    int slices;    /* of K, in the tiles that are divided */
+    int64_t whole; /* tiles that are not divided: the first ones of all C */
     double cycles; /* estimated time */
 } FusedPlan;
 
@@ -74,21 +75,30 @@ static inline double mirrored_factor(const Sgemm *p, bool symmetric)
     return !symmetric ? 1 : bytes > tensor_l2 ? tensor_mirrored : tensor_mirrored_in_l2;
 }
 
-/* The estimated cycles of the product alone, with so many tiles of this width, and slices. `factor`
- * is that on storing a result. */
-static inline double fused_product_cycles(const Sgemm *p, int64_t tiles, int width, int slices,
+/* The tiles of a plan, whose width and slices it has. */
+static inline int64_t fused_tiles(const Sgemm *p, bool symmetric, const FusedPlan *plan)
+{
+    return tiles_of_one(p, symmetric, FUSED_ROWS, plan->width) * p->count;
+}
+
+/* The estimated cycles of the product alone, in so many tiles. `factor` is that on storing a
+ * result. */
+static inline double fused_product_cycles(const Sgemm *p, int64_t tiles, const FusedPlan *plan,
                                           double factor, int multiprocessors)
 {
-    const int64_t chunks = ceil_div(p->A.cols, FUSED_CHUNK);
-    const double results = (double)FUSED_ROWS * (double)width;
-    const double of_chunk = width == FUSED_WIDE ? fused_wide_chunk : fused_narrow_chunk;
-    const double work_items = (double)ceil_div(tiles * slices, multiprocessors);
-    const double stored = fused_store * results * factor;
-    const double of_work =
-        fused_work + of_chunk * (double)ceil_div(chunks, slices) + (slices == 1 ? stored : 0);
-    const double sums = 8 * (double)tiles * results;
+    const int64_t chunks = ceil_div(p->A.cols, FUSED_CHUNK), divided = tiles - plan->whole;
+    const double results = (double)FUSED_ROWS * (double)plan->width;
+    const double of_chunk = plan->width == FUSED_WIDE ? fused_wide_chunk : fused_narrow_chunk;
+    const double of_tile = fused_work + of_chunk * (double)chunks + fused_store * results * factor;
+    const double of_whole = (double)ceil_div(plan->whole, multiprocessors) * of_tile;
+    if (divided == 0) {
+        return of_whole;
+    }
+    const double of_part = fused_work + of_chunk * (double)ceil_div(chunks, plan->slices);
+    const double sums = 8 * (double)divided * results;
     const double of_slice = fused_slice + sums / (fused_splitk_reduce_rate * multiprocessors);
-    return work_items * of_work + (slices == 1 ? 0 : fused_adding + slices * of_slice);
+    return of_whole + (double)ceil_div(divided * plan->slices, multiprocessors) * of_part +
+           fused_adding + plan->slices * of_slice;
 }
 
 /* The elements of B as it is split: padded to whole tiles. */
@@ -126,23 +136,38 @@ static inline int fused_most_slices(const Sgemm *p, bool symmetric, int multipro
     return most < 1 ? 1 : most < FUSED_MOST_SLICES ? (int)most : FUSED_MOST_SLICES;
 }
 
+/* How many tiles may be whole, if the others are divided into slices: all; none; or all but those
+ * of the last wave, if their slices do not take more than a wave. */
+static inline int fused_choices_of_whole(int64_t tiles, int slices, int multiprocessors,
+                                         int64_t (*whole)[2])
+{
+    const int64_t last = tiles % multiprocessors;
+    (*whole)[0] = slices == 1 ? tiles : 0;
+    (*whole)[1] = tiles - last;
+    const bool fills = slices > 1 && last > 0 && last < tiles && last * slices <= multiprocessors;
+    return fills ? 2 : 1;
+}
+
 /* The plan with the lowest estimated time. If transposing helps, the caller has transposed. With
  * `symmetric`, only the lower triangle is computed. */
 static inline FusedPlan plan_fused(const Sgemm *p, bool symmetric, int multiprocessors)
 {
-    FusedPlan plan = {fused_lines_apart(p) < 0, FUSED_WIDE, 1, INFINITY};
+    FusedPlan plan = {fused_lines_apart(p) < 0, FUSED_WIDE, 1, 0, INFINITY};
     const double factor = store_factor(p) * mirrored_factor(p, symmetric);
     const int most = fused_most_slices(p, symmetric, multiprocessors);
     for (int slices = 1; slices <= most; ++slices) {
         for (int width = FUSED_NARROW; width <= FUSED_WIDE; width += FUSED_WIDE - FUSED_NARROW) {
-            const int64_t tiles = tiles_of_one(p, symmetric, FUSED_ROWS, width) * p->count;
-            const double cycles =
-                fused_product_cycles(p, tiles, width, slices, factor, multiprocessors) +
-                (symmetric && slices > 1 ? fused_adding_mirrored : 0);
-            if (cycles < plan.cycles) {
-                plan.width = width;
-                plan.slices = slices;
-                plan.cycles = cycles;
+            FusedPlan other = plan;
+            other.width = width;
+            other.slices = slices;
+            const int64_t tiles = fused_tiles(p, symmetric, &other);
+            int64_t whole[2];
+            const int choices = fused_choices_of_whole(tiles, slices, multiprocessors, &whole);
+            for (int choice = 0; choice < choices; ++choice) {
+                other.whole = whole[choice];
+                other.cycles = fused_product_cycles(p, tiles, &other, factor, multiprocessors) +
+                               (symmetric && slices > 1 ? fused_adding_mirrored : 0);
+                plan = other.cycles < plan.cycles ? other : plan;
             }
         }
     }

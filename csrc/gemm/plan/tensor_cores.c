@@ -143,9 +143,9 @@ static double estimate_mixed(const Sgemm *p, bool is_split, int multiprocessors)
 {
     const FusedPlan plan = plan_fused(p, false, multiprocessors);
     const double M = (double)p->C.rows, N = (double)p->C.cols, K = (double)p->A.cols;
-    const int64_t tiles = tiles_of_one(p, false, FUSED_ROWS, plan.width);
-    const double product = mixed_product * fused_product_cycles(p, tiles, plan.width, plan.slices,
-                                                                store_factor(p), multiprocessors);
+    const double product =
+        mixed_product * fused_product_cycles(p, fused_tiles(p, false, &plan), &plan,
+                                             store_factor(p), multiprocessors);
     const double memory = (2 * M * K + 4 * fused_padded(p) + 4 * M * N) / fused_memory;
     const double splitting =
         mixed_split_start + fused_strided(p) + 8 * fused_padded(p) / mixed_splitting;

@@ -103,7 +103,7 @@ KERNEL_BODY void load_fixed(const FixedProduct &q, const Work &work, typename T:
 template <class T> class SlicesInOrder {
   public:
     __device__ __forceinline__ SlicesInOrder(const FixedProduct &q, const Work &work)
-        : q(q), totals(q.totals + int64_t{work.matrix * q.work_items_of_matrix + work.tile} *
+        : q(q), totals(q.totals + int64_t{work.matrix * q.tiles_of_matrix + work.tile} *
                                       T::Group::NI * T::threads),
           slice(0), next(boundary(1)), rows()
     {}
@@ -238,8 +238,8 @@ KERNEL_BODY void multiply_fixed(const FixedProduct &q, const Work &work, typenam
     griddep_launch_dependents();
     CheckedTile<Group, EvenRowsFirst, true> own(q.product, work.tile * T::groups + group,
                                                 work.matrix, thread);
-    if (q.slices > 1) {
-        store_slice<Group>(q, work.slice, rows, sum, own);
+    if (work.divided) {
+        store_slice<Group>(q, work.part, rows, sum, own);
     } else {
         Checking<Group> &check = shared.check[group];
         scale_rows<Group>(rows, q.chunk_share, sum, own, check);
@@ -279,13 +279,11 @@ template <class T>
 Status launch_fixed(FixedProduct q, const Fp16Product &product, bool overlaps, const Launch *where)
 {
     const Sgemm &p = product.p;
-    const int64_t of_matrix = tiles_of(p.C, T::BM, T::BN) * q.slices;
-    if (of_matrix > INT32_MAX / p.count) {
-        return too_many_work_items();
-    }
     q.product = product;
-    q.work_items_of_matrix = static_cast<unsigned>(of_matrix);
-    q.work_items = q.blocks = static_cast<unsigned>(of_matrix * p.count);
+    Status status = count_work(&q, tiles_of(p.C, T::BM, T::BN));
+    if (status.code != STATUS_OK) {
+        return status;
+    }
     // TMA sees the matrices of a batch as one with many lines.
     const Matrix lines = fused_lines(&p);
     const int64_t last = p.A.batch_stride ? p.count - 1 : 0;
@@ -299,7 +297,7 @@ Status launch_fixed(FixedProduct q, const Fp16Product &product, bool overlaps, c
                            line_floats,
                            T::mn_major ? k_block : T::BM,
                            true};
-    Status status = encode_tensor_map(&q.b, tiled_matrix(product.b, T::BN));
+    status = encode_tensor_map(&q.b, tiled_matrix(product.b, T::BN));
     if (status.code == STATUS_OK) {
         status = encode_tensor_map(&q.a, a);
     }
@@ -307,10 +305,7 @@ Status launch_fixed(FixedProduct q, const Fp16Product &product, bool overlaps, c
         status = launch_blocks(q.serial > 1 ? fixed<T, true> : fixed<T, false>,
                                overlapping(T::spec(), overlaps), q.blocks, q, where);
     }
-    if (status.code == STATUS_OK && q.slices > 1) {
-        status = launch_adding<false, true>(q, where);
-    }
-    return status;
+    return status.code == STATUS_OK ? launch_adding<typename T::Group, true>(q, where) : status;
 }
 
 /* Multiplies by `multiply` and recomputes what fails, in tiles T whose rows are in this order. */
@@ -329,6 +324,8 @@ template <class T>
 Status launch_slices(const Sgemm *problem, const Launch *where, int slices, bool parallel)
 {
     FixedProduct q = {};
+    const int64_t tiles = tiles_of(problem->C, T::BM, T::BN) * problem->count;
+    q.whole = parallel ? 0 : static_cast<unsigned>(tiles);
     q.slices = parallel ? slices : 1;
     q.serial = parallel ? 1 : slices;
     const auto multiply = [&](const Fp16Product &product, bool overlaps) {
@@ -338,12 +335,13 @@ Status launch_slices(const Sgemm *problem, const Launch *where, int slices, bool
         return launch_alone<typename T::Group, EvenRowsFirst>(problem, where, multiply);
     }
     void *memory;
-    Status status = take_sums<T>(problem, where, &q, &memory);
+    Status status = take_sums<T>(tiles * q.slices, where, &q, &memory);
     if (status.code != STATUS_OK) {
         return status;
     }
     q.totals = reinterpret_cast<float4 *>(q.sums);
-    status = parallel ? launch_alone<AddingTile<>, RowsInOrder>(problem, where, multiply)
+    status = parallel ? launch_alone<AddingTile<typename T::Group>, RowsInOrder>(problem, where,
+                                                                                 multiply)
                       : launch_alone<typename T::Group, EvenRowsFirst>(problem, where, multiply);
     scratch_free(memory, where);
     return status;

@@ -189,8 +189,8 @@ KERNEL_BODY void multiply_chunks(const Q &q, typename T::Shared &shared)
         const Fp16Product &product = product_of(q, work);
         CheckedTile<Group, EvenRowsFirst> own(product, work.tile * T::groups + group, work.matrix,
                                               thread);
-        if (Q::sliced && q.slices > 1) {
-            store_slice<Group>(q, work.slice, rows, sum, own);
+        if (work.divided) {
+            store_slice<Group>(q, work.part, rows, sum, own);
         } else {
             scale_rows<Group>(rows, q.chunk_share, sum, own, check);
             own.store_passing(sum, true, check.failing, check.staging);

@@ -29,14 +29,12 @@ Status launch_product(Q *q, int64_t tiles, const TiledMatrix &a, bool overlaps,
                       unsigned most_blocks, const Launch *where)
 {
     const Fp16Product &product = q->product;
-    const int64_t work_items = tiles * q->slices * product.p.count;
-    if (work_items > INT32_MAX) {
-        return too_many_work_items();
+    const Status counted = count_work(q, tiles);
+    if (counted.code != STATUS_OK) {
+        return counted;
     }
-    q->work_items_of_matrix = static_cast<unsigned>(tiles * q->slices);
-    q->work_items = static_cast<unsigned>(work_items);
-    const bool several =
-        q->work_items > most_blocks && product.b.chunks <= FUSED_OVERLAPPED * q->slices;
+    const int most_chunks = FUSED_OVERLAPPED * (q->whole > 0 ? 1 : q->slices);
+    const bool several = q->work_items > most_blocks && product.b.chunks <= most_chunks;
     q->blocks = several ? most_blocks : q->work_items;
     q->chunk_share = static_cast<float>(k_chunk) / static_cast<float>(product.p.A.cols);
     Status status = encode_tensor_map(&q->b, tiled_matrix(product.b, T::BN));
@@ -60,29 +58,23 @@ Status launch_sliced(FusedProduct q, bool overlaps, unsigned most_blocks, const 
     const TiledMatrix a = tiled_a<T>(lines, last * q.matrix_lines + lines.rows);
     const Status status =
         launch_product<T>(&q, tiles_computed<T>(p.C), a, overlaps, most_blocks, where);
-    return status.code == STATUS_OK && q.slices > 1 ? launch_adding<T::symmetric>(q, where)
-                                                    : status;
+    return status.code == STATUS_OK ? launch_adding<typename T::Group>(q, where) : status;
 }
 
 template <class T>
-Status launch_tile(const Sgemm *problem, const Launch *where, int slices, unsigned most_blocks)
+Status launch_tile(const Sgemm *problem, const Launch *where, const FusedPlan &plan,
+                   unsigned most_blocks)
 {
     FusedProduct q = {};
+    q.whole = static_cast<unsigned>(plan.whole);
+    q.slices = plan.slices;
     const auto multiply = [&](const Fp16Product &product, int64_t, bool overlaps) {
         q.product = product;
         return launch_sliced<T>(q, overlaps, most_blocks, where);
     };
-    q.slices = slices;
-    if (slices == 1) {
+    return with_sums<T>(problem, where, &q, [&] {
         return launch_checked<typename T::Group>(problem, where, multiply, false);
-    }
-    void *memory;
-    Status status = take_sums<T>(problem, where, &q, &memory);
-    if (status.code == STATUS_OK) {
-        status = launch_checked<AddingTile<T::symmetric>>(problem, where, multiply, false);
-        scratch_free(memory, where);
-    }
-    return status;
+    });
 }
 
 template <template <bool, bool> class Tiles, bool SYMMETRIC>
@@ -100,7 +92,7 @@ Status launch_planned(const Sgemm *problem, const Launch *where)
             return (
                 plan.width == FUSED_WIDE
                     ? launch_tile<typename Two::Wide>
-                    : launch_tile<typename Two::Narrow>)(loadable, where, plan.slices,
+                    : launch_tile<typename Two::Narrow>)(loadable, where, plan,
                                                          static_cast<unsigned>(multiprocessors));
         };
         return fused_is_mn_major(loadable) ? with(Tiles<true, SYMMETRIC>())

@@ -11,37 +11,43 @@ struct Work;
 
 struct FusedProduct {
     typedef Work Unit;
-    static constexpr bool sliced = true; // K may be
-    Fp16Product product;                 // its `a` is not used
-    int64_t matrix_lines;                // lines of A's tensor map from matrix to matrix of a batch
+    Fp16Product product;  // its `a` is not used
+    int64_t matrix_lines; // lines of A's tensor map from matrix to matrix of a batch
     TensorMap a, b;
-    float chunk_share;   // k_chunk / K
-    unsigned work_items; // tiles x slices x matrices
-    unsigned work_items_of_matrix;
-    unsigned blocks; // each does every blocks-th
-    int slices;      // of K
-    float *sums;     // of each slice: rows x cols, padded to whole tiles
-    RowOfA *rows;    // of each slice
-    int64_t row_count, col_count;
+    float chunk_share;        // k_chunk / K
+    unsigned work_items;      // whole tiles, then all slices of the others
+    unsigned blocks;          // each does every blocks-th
+    unsigned tiles_of_matrix; // of a C
+    unsigned whole;           // tiles of all C that are not divided along K: the first ones
+    int slices;               // of K in each other tile
+    float *sums;              // of each slice of a tile
+    RowOfA *rows;             // of each slice of a tile
 
-    /* The first row of a slice in `sums` and `rows`. */
-    __device__ __forceinline__ int64_t row_in_slice(unsigned matrix, int64_t slice) const
+    /* The first row of a warpgroup's tile in `sums` and `rows`. */
+    template <class T>
+    __device__ __forceinline__ int64_t first_row(unsigned part, unsigned tile) const
     {
-        return (matrix * int64_t{slices} + slice) * row_count;
+        return (int64_t{part} * T::stacked + tile % T::stacked) * T::BM;
     }
 };
 
-/* What a block computes without a pause: a tile of a C, and a slice of K, in K chunks. */
+/* What a block computes without a pause: a tile of a C, whole or a slice of K, in K chunks. */
 struct Work {
-    unsigned matrix, tile, slice;
+    unsigned matrix, tile;
+    bool divided;
+    unsigned part; // if divided: the number of its slice among those of all tiles
     int begin, end;
 
     __device__ __forceinline__ Work(const FusedProduct &q, unsigned number)
-        : matrix(number / q.work_items_of_matrix),
-          tile(number % q.work_items_of_matrix / static_cast<unsigned>(q.slices)),
-          slice(number % q.work_items_of_matrix % static_cast<unsigned>(q.slices)),
-          begin(boundary(q, slice)), end(boundary(q, slice + 1))
-    {}
+        : divided(number >= q.whole), part(number - q.whole)
+    {
+        const auto slices = static_cast<unsigned>(q.slices);
+        const unsigned in_batch = divided ? q.whole + part / slices : number;
+        matrix = in_batch / q.tiles_of_matrix;
+        tile = in_batch % q.tiles_of_matrix;
+        begin = divided ? boundary(q, part % slices) : 0;
+        end = divided ? boundary(q, part % slices + 1) : q.product.b.chunks;
+    }
     static __device__ __forceinline__ int boundary(const FusedProduct &q, unsigned slice)
     {
         return static_cast<int>(int64_t{q.product.b.chunks} * slice / q.slices);
@@ -130,30 +136,29 @@ __device__ __forceinline__ void scale_rows(const RowOfA (&rows)[2], float chunk_
 
 /* Stores a slice's sums and what the check needs of its rows. */
 template <class T, class Tile>
-__device__ __forceinline__ void store_slice(const FusedProduct &q, unsigned slice,
+__device__ __forceinline__ void store_slice(const FusedProduct &q, unsigned part,
                                             const RowOfA (&rows)[2],
                                             const float (&sum)[1][T::NI][4], const Tile &own)
 {
     UNROLL(2)
     for (int r = 0; r < 2; ++r) {
-        const int64_t row = q.row_in_slice(own.matrix, slice) + own.tile.row + own.row_in_tile(r);
-        if (own.tile.col == 0 && threadIdx.x % 4 == 0) {
+        const int64_t row = q.first_row<T>(part, own.number) + own.row_in_tile(r);
+        if (threadIdx.x % 4 == 0) {
             q.rows[row] = rows[r];
         }
         UNROLL(T::NI)
         for (int j = 0; j < T::NI; ++j) {
             const Pair two = {sum[0][j][2 * r], sum[0][j][2 * r + 1]};
-            *reinterpret_cast<Pair *>(q.sums + row * q.col_count + own.tile.col +
-                                      own.col_in_tile(2 * j)) = two;
+            *reinterpret_cast<Pair *>(q.sums + row * T::BN + own.col_in_tile(2 * j)) = two;
         }
     }
 }
 
-/* The tile of a block that adds slices of K. */
-template <bool SYMMETRIC = false> struct AddingTile {
-    static constexpr bool symmetric = SYMMETRIC;
-    static constexpr int stacked = 1;
-    static constexpr int BM = 64, BN = 64;
+/* The tile of a block that adds slices of K: what a warpgroup computes. */
+template <class Group> struct AddingTile {
+    static constexpr bool symmetric = Group::symmetric;
+    static constexpr int stacked = Group::stacked;
+    static constexpr int BM = Group::BM, BN = Group::BN;
     static constexpr int WM = 16, WN = 32, MI = WM / 16, NI = WN / 8;
     static constexpr int warps_across = BN / WN, threads = BM / WM * warps_across * 32;
 
@@ -163,13 +168,17 @@ template <bool SYMMETRIC = false> struct AddingTile {
     }
 };
 
-/* Adds the slices of K in order. */
+/* Adds the slices of K in order, in the tiles that are divided. */
 template <class T, bool ALONE = false>
 __global__ void __launch_bounds__(T::threads) add_slices(const FusedProduct q)
 {
     __shared__ Checking<T> shared;
     griddep_wait();
-    CheckedTile<T, RowsInOrder, ALONE> own(q.product, blockIdx.x, threadIdx.x);
+    const unsigned divided = blockIdx.x / T::stacked, in_batch = q.whole + divided;
+    const unsigned number = in_batch % q.tiles_of_matrix * T::stacked + blockIdx.x % T::stacked;
+    CheckedTile<T, RowsInOrder, ALONE> own(q.product, number, in_batch / q.tiles_of_matrix,
+                                           threadIdx.x);
+    const unsigned first = divided * static_cast<unsigned>(q.slices);
     float sum[1][T::NI][4] = {};
     RowOfA rows[2] = {};
     UNROLL(8)
@@ -177,13 +186,13 @@ __global__ void __launch_bounds__(T::threads) add_slices(const FusedProduct q)
         UNROLL(2)
         for (int r = 0; r < 2; ++r) {
             const int64_t row =
-                q.row_in_slice(own.matrix, slice) + own.tile.row + own.row_in_tile(r);
+                q.first_row<T>(first + static_cast<unsigned>(slice), number) + own.row_in_tile(r);
             rows[r].inverse_scales += q.rows[row].inverse_scales;
             rows[r].largest = max_or_nan(rows[r].largest, q.rows[row].largest);
             UNROLL(T::NI)
             for (int j = 0; j < T::NI; ++j) {
-                const Pair two = *reinterpret_cast<const Pair *>(
-                    q.sums + row * q.col_count + own.tile.col + own.col_in_tile(2 * j));
+                const Pair two =
+                    *reinterpret_cast<const Pair *>(q.sums + row * T::BN + own.col_in_tile(2 * j));
                 sum[0][j][2 * r] += two.x;
                 sum[0][j][2 * r + 1] += two.y;
             }
@@ -194,14 +203,16 @@ __global__ void __launch_bounds__(T::threads) add_slices(const FusedProduct q)
     own.store_passing(sum, true, shared.failing, shared.staging);
 }
 
-/* Launches add_slices. */
-template <bool SYMMETRIC, bool ALONE = false>
+/* Launches add_slices if tiles are divided. */
+template <class Group, bool ALONE = false>
 Status launch_adding(const FusedProduct &q, const Launch *where)
 {
-    typedef AddingTile<SYMMETRIC> T;
-    return launch_blocks(add_slices<T, ALONE>,
-                         overlapping(spec_of_threads("add_slices", T::threads)),
-                         tiles_computed<T>(q.product.p.C), q, where, q.product.p.count);
+    typedef AddingTile<Group> T;
+    const int64_t divided = (q.work_items - q.whole) / static_cast<unsigned>(q.slices);
+    return divided == 0 ? status_ok()
+                        : launch_blocks(add_slices<T, ALONE>,
+                                        overlapping(spec_of_threads("add_slices", T::threads)),
+                                        divided * T::stacked, q, where);
 }
 
 /* Launches the transposed problem. */
@@ -222,22 +233,49 @@ inline Status launch_swapped(const Sgemm *problem, const Launch *where, Launcher
     return launch(&swapped, &here);
 }
 
-/* Takes memory for the sums of q->slices, in whole tiles. The caller gives it back. */
-template <class T>
-Status take_sums(const Sgemm *problem, const Launch *where, FusedProduct *q, void **memory)
+/* Counts the work items for so many tiles of each C. */
+inline Status count_work(FusedProduct *q, int64_t tiles)
 {
-    q->row_count = (problem->C.rows + T::BM - 1) / T::BM * T::BM;
-    q->col_count = (problem->C.cols + T::BN - 1) / T::BN * T::BN;
-    const int64_t rows = problem->count * q->slices * q->row_count;
+    const int64_t of_batch = tiles * q->product.p.count;
+    if (of_batch > INT32_MAX / q->slices) {
+        return too_many_work_items();
+    }
+    q->tiles_of_matrix = static_cast<unsigned>(tiles);
+    q->work_items = q->blocks =
+        q->whole + (static_cast<unsigned>(of_batch) - q->whole) * static_cast<unsigned>(q->slices);
+    return status_ok();
+}
+
+/* Takes memory for the sums of so many parts of tiles. The caller gives it back. */
+template <class T>
+Status take_sums(int64_t parts, const Launch *where, FusedProduct *q, void **memory)
+{
     const auto place = [&](char *from) {
         Arrays arrays = {from, 0};
-        q->sums = arrays.take<float>(rows * q->col_count);
-        q->rows = arrays.take<RowOfA>(rows);
+        q->sums = arrays.take<float>(parts * T::BM * T::BN);
+        q->rows = arrays.take<RowOfA>(parts * T::BM);
         return arrays.bytes;
     };
     const Status status = scratch_alloc(place(nullptr), where, memory);
     if (status.code == STATUS_OK) {
         place(static_cast<char *>(*memory));
+    }
+    return status;
+}
+
+/* Calls launch() with memory for the sums of the tiles T that q->slices divide, if any. */
+template <class T, class Do>
+Status with_sums(const Sgemm *problem, const Launch *where, FusedProduct *q, const Do &launch)
+{
+    const int64_t divided = tiles_computed<T>(problem->C) * problem->count - q->whole;
+    if (divided == 0) {
+        return launch();
+    }
+    void *memory;
+    Status status = take_sums<T>(divided * q->slices, where, q, &memory);
+    if (status.code == STATUS_OK) {
+        status = launch();
+        scratch_free(memory, where);
     }
     return status;
 }

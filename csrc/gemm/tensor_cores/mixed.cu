@@ -196,8 +196,8 @@ KERNEL_BODY void multiply_mixed(const FusedProduct &q, const Work &work, typenam
     }
     griddep_launch_dependents();
     CheckedTile<Group> own(q.product, work.tile * T::groups + group, work.matrix, thread);
-    if (q.slices > 1) {
-        store_slice<Group>(q, work.slice, rows, sum, own);
+    if (work.divided) {
+        store_slice<Group>(q, work.part, rows, sum, own);
     } else {
         Checking<Group> &check = shared.check[group];
         scale_rows<Group>(rows, q.chunk_share, sum, own, check);
@@ -237,12 +237,11 @@ Status launch_mixed_product(FusedProduct q, const Fp16Product &product, bool ove
                             const Launch *where)
 {
     const Sgemm &p = product.p;
-    const int64_t work_items = tiles_of(p.C, T::BM, T::BN) * q.slices;
-    if (work_items > INT32_MAX) {
-        return too_many_work_items();
-    }
     q.product = product;
-    q.work_items = q.work_items_of_matrix = q.blocks = static_cast<unsigned>(work_items);
+    Status status = count_work(&q, tiles_of(p.C, T::BM, T::BN));
+    if (status.code != STATUS_OK) {
+        return status;
+    }
     q.chunk_share = static_cast<float>(k_chunk) / static_cast<float>(p.A.cols);
     const int64_t pitch = p.A.rows == 1 ? (p.A.cols + 7) / 8 * 8 : p.A.row_stride;
     const TiledMatrix a = {p.A.data,
@@ -253,36 +252,28 @@ Status launch_mixed_product(FusedProduct q, const Fp16Product &product, bool ove
                            k_chunk,
                            T::BM,
                            true};
-    Status status = encode_tensor_map(&q.b, tiled_matrix(product.b, T::BN));
+    status = encode_tensor_map(&q.b, tiled_matrix(product.b, T::BN));
     if (status.code == STATUS_OK) {
         status = encode_tensor_map(&q.a, a);
     }
     if (status.code == STATUS_OK) {
         status = launch_blocks(mixed<T>, overlapping(T::spec(), overlaps), q.blocks, q, where);
     }
-    if (status.code == STATUS_OK && q.slices > 1) {
-        status = launch_adding<false>(q, where);
-    }
-    return status;
+    return status.code == STATUS_OK ? launch_adding<typename T::Group>(q, where) : status;
 }
 
-template <class T> Status launch_mixed_tile(const Sgemm *problem, const Launch *where, int slices)
+template <class T>
+Status launch_mixed_tile(const Sgemm *problem, const Launch *where, const FusedPlan &plan)
 {
     FusedProduct q = {};
     const auto multiply = [&](const Fp16Product &product, int64_t, bool overlaps) {
         return launch_mixed_product<T>(q, product, overlaps, where);
     };
-    q.slices = slices;
-    if (slices == 1) {
+    q.whole = static_cast<unsigned>(plan.whole);
+    q.slices = plan.slices;
+    return with_sums<T>(problem, where, &q, [&] {
         return launch_checked<typename T::Group, T::element>(problem, where, multiply, false);
-    }
-    void *memory;
-    Status status = take_sums<T>(problem, where, &q, &memory);
-    if (status.code == STATUS_OK) {
-        status = launch_checked<AddingTile<>, T::element>(problem, where, multiply, false);
-        scratch_free(memory, where);
-    }
-    return status;
+    });
 }
 
 /* A has 16 bits, and TMA can load it. */
@@ -298,7 +289,7 @@ Status launch_loadable_mixed(const Sgemm *problem, const Launch *where)
     }
     const FusedPlan plan = plan_fused(problem, false, multiprocessors);
     return (plan.width == FUSED_WIDE ? launch_mixed_tile<Wide>
-                                     : launch_mixed_tile<Narrow>)(problem, where, plan.slices);
+                                     : launch_mixed_tile<Narrow>)(problem, where, plan);
 }
 
 /* A has 16 bits. */

@@ -67,14 +67,14 @@ struct RaggedWork;
 
 struct RaggedProduct : FusedProduct {
     typedef RaggedWork Unit;
-    static constexpr bool sliced = false;
     GroupStarts starts;
 };
 static_assert(sizeof(RaggedProduct) <= 4096, "it is a kernel's parameter");
 
 /* What a block computes without a pause: a tile of a group. */
 struct RaggedWork {
-    static constexpr unsigned matrix = 0, slice = 0;
+    static constexpr unsigned matrix = 0, part = 0;
+    static constexpr bool divided = false;
     static constexpr int begin = 0;
     unsigned group, tile;
     int end;

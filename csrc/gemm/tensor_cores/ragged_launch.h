@@ -21,6 +21,7 @@ Status launch_ragged_tile(const FusedGroups &groups, int multiprocessors, const 
         RaggedProduct q = {};
         q.product = product;
         q.starts = starts;
+        q.whole = static_cast<unsigned>(tiles);
         q.slices = 1;
         const Matrix lines = fused_lines(&groups.whole);
         TiledMatrix a = tiled_a<T>(lines, lines.rows);
