@@ -275,6 +275,8 @@ __global__ void __launch_bounds__(T::block_threads, T::blocks)
 
 /* ------------------------------------------------------------------ the launch */
 
+template <class T> using FixedAdding = AddingTile<typename T::Group, FUSED_NARROW>;
+
 template <class T>
 Status launch_fixed(FixedProduct q, const Fp16Product &product, bool overlaps, const Launch *where)
 {
@@ -305,7 +307,7 @@ Status launch_fixed(FixedProduct q, const Fp16Product &product, bool overlaps, c
         status = launch_blocks(q.serial > 1 ? fixed<T, true> : fixed<T, false>,
                                overlapping(T::spec(), overlaps), q.blocks, q, where);
     }
-    return status.code == STATUS_OK ? launch_adding<typename T::Group, true>(q, where) : status;
+    return status.code == STATUS_OK ? launch_adding<FixedAdding<T>, true>(q, where) : status;
 }
 
 /* Multiplies by `multiply` and recomputes what fails, in tiles T whose rows are in this order. */
@@ -325,7 +327,7 @@ Status launch_slices(const Sgemm *problem, const Launch *where, int slices, bool
 {
     FixedProduct q = {};
     const int64_t tiles = tiles_of(problem->C, T::BM, T::BN) * problem->count;
-    q.whole = parallel ? 0 : static_cast<unsigned>(tiles);
+    q.whole = parallel && slices > 1 ? 0 : static_cast<unsigned>(tiles);
     q.slices = parallel ? slices : 1;
     q.serial = parallel ? 1 : slices;
     const auto multiply = [&](const Fp16Product &product, bool overlaps) {
@@ -340,8 +342,7 @@ Status launch_slices(const Sgemm *problem, const Launch *where, int slices, bool
         return status;
     }
     q.totals = reinterpret_cast<float4 *>(q.sums);
-    status = parallel ? launch_alone<AddingTile<typename T::Group>, RowsInOrder>(problem, where,
-                                                                                 multiply)
+    status = parallel ? launch_alone<FixedAdding<T>, RowsInOrder>(problem, where, multiply)
                       : launch_alone<typename T::Group, EvenRowsFirst>(problem, where, multiply);
     scratch_free(memory, where);
     return status;

@@ -47,34 +47,34 @@ Status launch_product(Q *q, int64_t tiles, const TiledMatrix &a, bool overlaps,
                : status;
 }
 
-/* The same for a product or a batch, with K in slices. */
+/* The same for a product or a batch. */
 template <class T>
-Status launch_sliced(FusedProduct q, bool overlaps, unsigned most_blocks, const Launch *where)
+Status launch_batch(FusedProduct *q, bool overlaps, unsigned most_blocks, const Launch *where)
 {
-    const Sgemm &p = q.product.p;
+    const Sgemm &p = q->product.p;
     const int64_t last = p.A.batch_stride ? p.count - 1 : 0;
-    q.matrix_lines = last ? fused_lines_apart(&p) : 0;
+    q->matrix_lines = last ? fused_lines_apart(&p) : 0;
     const Matrix lines = fused_lines(&p);
-    const TiledMatrix a = tiled_a<T>(lines, last * q.matrix_lines + lines.rows);
-    const Status status =
-        launch_product<T>(&q, tiles_computed<T>(p.C), a, overlaps, most_blocks, where);
-    return status.code == STATUS_OK ? launch_adding<typename T::Group>(q, where) : status;
+    const TiledMatrix a = tiled_a<T>(lines, last * q->matrix_lines + lines.rows);
+    return launch_product<T>(q, tiles_computed<T>(p.C), a, overlaps, most_blocks, where);
 }
 
-template <class T>
+/* Checks the results in tiles of ADDED columns. If there are whole tiles, these are theirs. */
+template <class T, int ADDED>
 Status launch_tile(const Sgemm *problem, const Launch *where, const FusedPlan &plan,
                    unsigned most_blocks)
 {
+    typedef AddingTile<typename T::Group, ADDED> Adding;
     FusedProduct q = {};
     q.whole = static_cast<unsigned>(plan.whole);
     q.slices = plan.slices;
     const auto multiply = [&](const Fp16Product &product, int64_t, bool overlaps) {
         q.product = product;
-        return launch_sliced<T>(q, overlaps, most_blocks, where);
+        const Status status = launch_batch<T>(&q, overlaps, most_blocks, where);
+        return status.code == STATUS_OK ? launch_adding<Adding>(q, where) : status;
     };
-    return with_sums<T>(problem, where, &q, [&] {
-        return launch_checked<typename T::Group>(problem, where, multiply, false);
-    });
+    return with_sums<T>(problem, where, &q,
+                        [&] { return launch_checked<Adding>(problem, where, multiply, false); });
 }
 
 template <template <bool, bool> class Tiles, bool SYMMETRIC>
@@ -88,12 +88,13 @@ Status launch_planned(const Sgemm *problem, const Launch *where)
     const FusedPlan plan = plan_fused(problem, SYMMETRIC, multiprocessors);
     const auto launch = [&](const Sgemm *loadable) {
         const auto with = [&](auto tiles) {
-            typedef decltype(tiles) Two;
-            return (
-                plan.width == FUSED_WIDE
-                    ? launch_tile<typename Two::Wide>
-                    : launch_tile<typename Two::Narrow>)(loadable, where, plan,
-                                                         static_cast<unsigned>(multiprocessors));
+            typedef typename decltype(tiles)::Narrow Narrow;
+            typedef typename decltype(tiles)::Wide Wide;
+            return (plan.width == FUSED_NARROW ? launch_tile<Narrow, FUSED_NARROW>
+                    : plan.whole > 0
+                        ? launch_tile<Wide, FUSED_WIDE>
+                        : launch_tile<Wide, FUSED_NARROW>)(loadable, where, plan,
+                                                           static_cast<unsigned>(multiprocessors));
         };
         return fused_is_mn_major(loadable) ? with(Tiles<true, SYMMETRIC>())
                                            : with(Tiles<false, SYMMETRIC>());

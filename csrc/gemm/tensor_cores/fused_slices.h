@@ -23,11 +23,11 @@ struct FusedProduct {
     float *sums;              // of each slice of a tile
     RowOfA *rows;             // of each slice of a tile
 
-    /* The first row of a warpgroup's tile in `sums` and `rows`. */
-    template <class T>
-    __device__ __forceinline__ int64_t first_row(unsigned part, unsigned tile) const
+    /* Where `sums` and `rows` have a row of C: in this part, of tiles of so many rows. */
+    template <int ROWS>
+    __device__ __forceinline__ int64_t row_in_part(unsigned part, int64_t row) const
     {
-        return (int64_t{part} * T::stacked + tile % T::stacked) * T::BM;
+        return int64_t{part} * ROWS + row % ROWS;
     }
 };
 
@@ -142,7 +142,8 @@ __device__ __forceinline__ void store_slice(const FusedProduct &q, unsigned part
 {
     UNROLL(2)
     for (int r = 0; r < 2; ++r) {
-        const int64_t row = q.first_row<T>(part, own.number) + own.row_in_tile(r);
+        const int64_t row =
+            q.row_in_part<T::stacked * T::BM>(part, own.tile.row + own.row_in_tile(r));
         if (threadIdx.x % 4 == 0) {
             q.rows[row] = rows[r];
         }
@@ -154,13 +155,15 @@ __device__ __forceinline__ void store_slice(const FusedProduct &q, unsigned part
     }
 }
 
-/* The tile of a block that adds slices of K: what a warpgroup computes. */
-template <class Group> struct AddingTile {
+/* The tile of a block that adds slices of K: what a warpgroup computes, or some columns of it. */
+template <class GROUP, int BN_> struct AddingTile {
+    typedef GROUP Group;
     static constexpr bool symmetric = Group::symmetric;
     static constexpr int stacked = Group::stacked;
-    static constexpr int BM = Group::BM, BN = Group::BN;
+    static constexpr int BM = Group::BM, BN = BN_;
     static constexpr int WM = 16, WN = 32, MI = WM / 16, NI = WN / 8;
     static constexpr int warps_across = BN / WN, threads = BM / WM * warps_across * 32;
+    static constexpr int resident = BN == 64 ? 0 : 1; // least blocks of a multiprocessor
 
     static __device__ __forceinline__ void synchronize()
     {
@@ -168,31 +171,35 @@ template <class Group> struct AddingTile {
     }
 };
 
+template <class Group, int BN> constexpr int beside<AddingTile<Group, BN>> = Group::BN / BN;
+
 /* Adds the slices of K in order, in the tiles that are divided. */
 template <class T, bool ALONE = false>
-__global__ void __launch_bounds__(T::threads) add_slices(const FusedProduct q)
+__global__ void __launch_bounds__(T::threads, T::resident) add_slices(const FusedProduct q)
 {
     __shared__ Checking<T> shared;
     griddep_wait();
-    const unsigned divided = blockIdx.x / T::stacked, in_batch = q.whole + divided;
-    const unsigned number = in_batch % q.tiles_of_matrix * T::stacked + blockIdx.x % T::stacked;
-    CheckedTile<T, RowsInOrder, ALONE> own(q.product, number, in_batch / q.tiles_of_matrix,
-                                           threadIdx.x);
-    const unsigned first = divided * static_cast<unsigned>(q.slices);
+    constexpr unsigned together = T::stacked * beside<T>;
+    const unsigned divided = blockIdx.x / together, in_batch = q.whole + divided;
+    CheckedTile<T, RowsInOrder, ALONE> own(
+        q.product, in_batch % q.tiles_of_matrix * together + blockIdx.x % together,
+        in_batch / q.tiles_of_matrix, threadIdx.x);
     float sum[1][T::NI][4] = {};
     RowOfA rows[2] = {};
     UNROLL(8)
     for (int slice = 0; slice < q.slices; ++slice) {
         UNROLL(2)
         for (int r = 0; r < 2; ++r) {
-            const int64_t row =
-                q.first_row<T>(first + static_cast<unsigned>(slice), number) + own.row_in_tile(r);
+            const int64_t row = q.row_in_part<T::stacked * T::BM>(
+                divided * static_cast<unsigned>(q.slices) + static_cast<unsigned>(slice),
+                own.tile.row + own.row_in_tile(r));
             rows[r].inverse_scales += q.rows[row].inverse_scales;
             rows[r].largest = max_or_nan(rows[r].largest, q.rows[row].largest);
             UNROLL(T::NI)
             for (int j = 0; j < T::NI; ++j) {
-                const Pair two =
-                    *reinterpret_cast<const Pair *>(q.sums + row * T::BN + own.col_in_tile(2 * j));
+                const Pair two = *reinterpret_cast<const Pair *>(q.sums + row * T::Group::BN +
+                                                                 own.tile.col % T::Group::BN +
+                                                                 own.col_in_tile(2 * j));
                 sum[0][j][2 * r] += two.x;
                 sum[0][j][2 * r + 1] += two.y;
             }
@@ -204,15 +211,14 @@ __global__ void __launch_bounds__(T::threads) add_slices(const FusedProduct q)
 }
 
 /* Launches add_slices if tiles are divided. */
-template <class Group, bool ALONE = false>
+template <class T, bool ALONE = false>
 Status launch_adding(const FusedProduct &q, const Launch *where)
 {
-    typedef AddingTile<Group> T;
     const int64_t divided = (q.work_items - q.whole) / static_cast<unsigned>(q.slices);
     return divided == 0 ? status_ok()
                         : launch_blocks(add_slices<T, ALONE>,
                                         overlapping(spec_of_threads("add_slices", T::threads)),
-                                        divided * T::stacked, q, where);
+                                        divided * T::stacked * beside<T>, q, where);
 }
 
 /* Launches the transposed problem. */

@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(T::block_threads, 1) mixed(const __grid_consta
 
 /* ------------------------------------------------------------------ the launch */
 
-template <class T>
+template <class T, class Adding>
 Status launch_mixed_product(FusedProduct q, const Fp16Product &product, bool overlaps,
                             const Launch *where)
 {
@@ -259,20 +259,22 @@ Status launch_mixed_product(FusedProduct q, const Fp16Product &product, bool ove
     if (status.code == STATUS_OK) {
         status = launch_blocks(mixed<T>, overlapping(T::spec(), overlaps), q.blocks, q, where);
     }
-    return status.code == STATUS_OK ? launch_adding<typename T::Group>(q, where) : status;
+    return status.code == STATUS_OK ? launch_adding<Adding>(q, where) : status;
 }
 
-template <class T>
+/* Checks the results in tiles of ADDED columns. If there are whole tiles, these are theirs. */
+template <class T, int ADDED>
 Status launch_mixed_tile(const Sgemm *problem, const Launch *where, const FusedPlan &plan)
 {
+    typedef AddingTile<typename T::Group, ADDED> Adding;
     FusedProduct q = {};
     const auto multiply = [&](const Fp16Product &product, int64_t, bool overlaps) {
-        return launch_mixed_product<T>(q, product, overlaps, where);
+        return launch_mixed_product<T, Adding>(q, product, overlaps, where);
     };
     q.whole = static_cast<unsigned>(plan.whole);
     q.slices = plan.slices;
     return with_sums<T>(problem, where, &q, [&] {
-        return launch_checked<typename T::Group, T::element>(problem, where, multiply, false);
+        return launch_checked<Adding, T::element>(problem, where, multiply, false);
     });
 }
 
@@ -288,8 +290,9 @@ Status launch_loadable_mixed(const Sgemm *problem, const Launch *where)
         return status;
     }
     const FusedPlan plan = plan_fused(problem, false, multiprocessors);
-    return (plan.width == FUSED_WIDE ? launch_mixed_tile<Wide>
-                                     : launch_mixed_tile<Narrow>)(problem, where, plan);
+    return (plan.width == FUSED_NARROW ? launch_mixed_tile<Narrow, FUSED_NARROW>
+            : plan.whole > 0           ? launch_mixed_tile<Wide, FUSED_WIDE>
+                             : launch_mixed_tile<Wide, FUSED_NARROW>)(problem, where, plan);
 }
 
 /* A has 16 bits. */

@@ -21,21 +21,27 @@ __host__ __device__ __forceinline__ Origin tile_in_bands(const Matrix &C, int BM
     return {static_cast<int64_t>(band * tile_band + row) * BM, static_cast<int64_t>(col) * BN};
 }
 
+/* How many tiles, one beside the other, have one place in the order. */
+template <class T> constexpr int beside = 1;
+
 /* How many tiles of C a kernel computes: with T::symmetric, those of the lower triangle. T::stacked
  * of them, one below the other, have one place in the order. */
 template <class T> int64_t tiles_computed(const Matrix &C)
 {
-    constexpr int BM = T::stacked * T::BM;
-    return T::stacked * (T::symmetric ? lower_tiles(BM, T::BN, C.rows) : tiles_of(C, BM, T::BN));
+    constexpr int BM = T::stacked * T::BM, BN = beside<T> * T::BN;
+    const int64_t places = T::symmetric ? lower_tiles(BM, BN, C.rows) : tiles_of(C, BM, BN);
+    return T::stacked * beside<T> * places;
 }
 
 template <class T> __device__ __forceinline__ Origin tile_computed(const Matrix &C, unsigned number)
 {
-    constexpr int BM = T::stacked * T::BM;
-    const unsigned place = number / T::stacked, below = number % T::stacked;
-    Origin tile = T::symmetric ? lower_tile_in_bands(C, BM, T::BN, place)
-                               : tile_in_bands(C, BM, T::BN, place);
-    tile.row += below * T::BM;
+    constexpr int BM = T::stacked * T::BM, BN = beside<T> * T::BN;
+    constexpr unsigned together = T::stacked * beside<T>;
+    const unsigned place = number / together, part = number % together;
+    Origin tile =
+        T::symmetric ? lower_tile_in_bands(C, BM, BN, place) : tile_in_bands(C, BM, BN, place);
+    tile.row += part / beside<T> * T::BM;
+    tile.col += part % beside<T> * T::BN;
     return tile;
 }
 
