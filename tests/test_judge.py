@@ -228,7 +228,7 @@ def test_check_has_tiles_of_few_steps_that_blocks_share():
 @pytest.mark.thorough
 def test_slices_of_a_product_on_tensor_cores_are_watched():
     """The other slice's sums are NaN, so the results are computed again, and are right."""
-    mine = changed("fused", "store_slice<Group>(q, work.slice,", "store_slice<Group>(q, 0,")
+    mine = changed("fused", "store_slice<Group>(q, work.part,", "store_slice<Group>(q, 0,")
     first = mine.sanitize().findings[0]
     assert first.kind == "race"
     assert "store_slice" in mine.source.splitlines()[first.line - 1]

@@ -19,6 +19,8 @@ SHAPES = [
     ("fused", 1, "auto", 1, (517, 515)),
     ("fused", 1, "auto", 4, (256, 256)),
     ("add_slices", 12, "auto", 1, (200, 2500)),
+    ("add_slices", 7, "auto", 1, (517, 512)),  # the last one of 15 tiles is divided
+    ("add_slices", 10, "auto", 1, (517, 1088)),  # the last five
 ]
 """A kernel, and products for which it is launched: multiprocessors, variant, batch, M and K."""
 

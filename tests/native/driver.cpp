@@ -38,6 +38,7 @@
 
 #include "../../csrc/base/scratch.h"
 #include "../../csrc/emulator/grid.h"
+#include "../../csrc/gemm/plan/fused_plan.h"
 #include "../../csrc/gemm/plan/plan.h"
 #include "../../csrc/runtime/catalog.h"
 #include "../../csrc/runtime/device.h"
@@ -590,6 +591,7 @@ void check_small(Record *record, int64_t M, int64_t N, int orders)
     for (const int64_t K : {1000, 1100, 1200}) { /* fused divides K */
         check_shape(record, 70, 40, K, orders);
     }
+    check_shape(record, 1100, 16, 600, orders); /* and the last of nine tiles alone */
 }
 
 void check_few(Record *record, int orders)
@@ -977,6 +979,17 @@ bool tensor_cores_are_chosen()
         problem.A.col_stride = c.M;
         const double cycles = plan_choose(&problem, &device).cycles;
         right &= plan_tensor_rung(cycles, &problem, &cores) == c.rung;
+    }
+    // Tiles that fused does not divide along K: all; all but those of the last wave; none.
+    const struct {
+        int64_t M, N, K, whole;
+    } waves[] = {
+        {16896, 128, 1024, 132}, {6144, 768, 768, 264}, {4096, 768, 768, 132},
+        {3072, 768, 4096, 132},  {768, 768, 6144, 0},
+    };
+    for (const auto &c : waves) {
+        const Sgemm problem = problem_of(c.M, c.N, c.K);
+        right &= plan_fused(&problem, false, device.multiprocessors).whole == c.whole;
     }
     printf("%-11s products for tensor cores: %s\n", "auto", right ? "passed" : "FAILED");
     return right;

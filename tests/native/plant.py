@@ -19,12 +19,13 @@ FUSED = ROOT / "csrc/gemm/tensor_cores/fused.cu"
 HEADERS = ("fused_launch.h", "fused_slices.h", "split_in_registers.h")
 """What the rung includes of its own; these texts take the places of the #include lines."""
 
-STORED_SLICE = "            store_slice<Group>(q, work.slice, rows, sum, own);"
+STORED_SLICE = "            store_slice<Group>(q, work.part, rows, sum, own);"
 TICKET = """            static unsigned ended[4096];
             unsigned &place = *reinterpret_cast<unsigned *>(check.row_scale);
             Group::synchronize();
             if (thread == 0) {
-                place = atomicAdd(&ended[2 * work.tile + group], 1u) % q.slices;
+                place = work.part - work.part % q.slices +
+                        atomicAdd(&ended[2 * work.tile + group], 1u) % q.slices;
             }
             Group::synchronize();
 """
@@ -45,7 +46,7 @@ BUGS = {
     # reads a stage before its tiles have arrived
     "fused_no_wait": {"mbarrier_wait(shared.full + ahead.index, ahead.parity);": ""},
     # keeps partial sums in the order in which blocks end, so their sum depends on it
-    "fused_order_of_slices": {STORED_SLICE: TICKET + STORED_SLICE.replace("work.slice", "place")},
+    "fused_order_of_slices": {STORED_SLICE: TICKET + STORED_SLICE.replace("work.part", "place")},
     # reads a row behind the array Bs
     "tile2d_overread": {"&Bs[k][tx]": "&Bs[k][tx] + BN"},
     # computes with tiles that others may still be storing

@@ -136,16 +136,12 @@ static inline int fused_most_slices(const Sgemm *p, bool symmetric, int multipro
     return most < 1 ? 1 : most < FUSED_MOST_SLICES ? (int)most : FUSED_MOST_SLICES;
 }
 
-/* How many tiles may be whole, if the others are divided into slices: all; none; or all but those
- * of the last wave, if their slices do not take more than a wave. */
-static inline int fused_choices_of_whole(int64_t tiles, int slices, int multiprocessors,
-                                         int64_t (*whole)[2])
+/* How many tiles are not divided along K: all with one slice. Otherwise all but those of the last
+ * wave, if their slices fit in one, which takes less time than dividing all tiles; or none. */
+static inline int64_t fused_whole_tiles(int64_t tiles, int slices, int multiprocessors)
 {
     const int64_t last = tiles % multiprocessors;
-    (*whole)[0] = slices == 1 ? tiles : 0;
-    (*whole)[1] = tiles - last;
-    const bool fills = slices > 1 && last > 0 && last < tiles && last * slices <= multiprocessors;
-    return fills ? 2 : 1;
+    return slices == 1 ? tiles : last > 0 && last * slices <= multiprocessors ? tiles - last : 0;
 }
 
 /* The plan with the lowest estimated time. If transposing helps, the caller has transposed. With
@@ -157,17 +153,13 @@ static inline FusedPlan plan_fused(const Sgemm *p, bool symmetric, int multiproc
     const int most = fused_most_slices(p, symmetric, multiprocessors);
     for (int slices = 1; slices <= most; ++slices) {
         for (int width = FUSED_NARROW; width <= FUSED_WIDE; width += FUSED_WIDE - FUSED_NARROW) {
-            FusedPlan other = plan;
-            other.width = width;
-            other.slices = slices;
+            FusedPlan other = {plan.copies, width, slices, 0, 0};
             const int64_t tiles = fused_tiles(p, symmetric, &other);
-            int64_t whole[2];
-            const int choices = fused_choices_of_whole(tiles, slices, multiprocessors, &whole);
-            for (int choice = 0; choice < choices; ++choice) {
-                other.whole = whole[choice];
-                other.cycles = fused_product_cycles(p, tiles, &other, factor, multiprocessors) +
-                               (symmetric && slices > 1 ? fused_adding_mirrored : 0);
-                plan = other.cycles < plan.cycles ? other : plan;
+            other.whole = fused_whole_tiles(tiles, slices, multiprocessors);
+            other.cycles = fused_product_cycles(p, tiles, &other, factor, multiprocessors) +
+                           (symmetric && slices > 1 ? fused_adding_mirrored : 0);
+            if (other.cycles < plan.cycles) {
+                plan = other;
             }
         }
     }
