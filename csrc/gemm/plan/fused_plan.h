@@ -75,14 +75,14 @@ static inline double mirrored_factor(const Sgemm *p, bool symmetric)
     return !symmetric ? 1 : bytes > tensor_l2 ? tensor_mirrored : tensor_mirrored_in_l2;
 }
 
-/* The tiles of a plan, whose width and slices it has. */
+/* The number of tiles of all C, with the plan's width. */
 static inline int64_t fused_tiles(const Sgemm *p, bool symmetric, const FusedPlan *plan)
 {
     return tiles_of_one(p, symmetric, FUSED_ROWS, plan->width) * p->count;
 }
 
-/* The estimated cycles of the product alone, in so many tiles. `factor` is that on storing a
- * result. */
+/* The estimated cycles of the product alone. `tiles` are all tiles; `factor` multiplies the time to
+ * store a result. */
 static inline double fused_product_cycles(const Sgemm *p, int64_t tiles, const FusedPlan *plan,
                                           double factor, int multiprocessors)
 {
@@ -136,8 +136,9 @@ static inline int fused_most_slices(const Sgemm *p, bool symmetric, int multipro
     return most < 1 ? 1 : most < FUSED_MOST_SLICES ? (int)most : FUSED_MOST_SLICES;
 }
 
-/* How many tiles are not divided along K: all with one slice. Otherwise all but those of the last
- * wave, if their slices fit in one, which takes less time than dividing all tiles; or none. */
+/* How many tiles are not divided along K. With one slice: all. If the slices of the last wave's
+ * tiles fit in one wave: the tiles of all other waves, since dividing these, too, takes longer.
+ * Otherwise none. */
 static inline int64_t fused_whole_tiles(int64_t tiles, int slices, int multiprocessors)
 {
     const int64_t last = tiles % multiprocessors;

@@ -20,10 +20,10 @@ struct FusedProduct {
     unsigned tiles_of_matrix; // of a C
     unsigned whole;           // tiles of all C that are not divided along K: the first ones
     int slices;               // of K in each other tile
-    float *sums;              // of each slice of a tile
-    RowOfA *rows;             // of each slice of a tile
+    float *sums;              // of each part: a slice of a divided tile
+    RowOfA *rows;             // of each part
 
-    /* Where `sums` and `rows` have a row of C: in this part, of tiles of so many rows. */
+    /* Where `sums` and `rows` have a row of C, in a part of a tile of ROWS rows. */
     template <int ROWS>
     __device__ __forceinline__ int64_t row_in_part(unsigned part, int64_t row) const
     {
@@ -35,7 +35,7 @@ struct FusedProduct {
 struct Work {
     unsigned matrix, tile;
     bool divided;
-    unsigned part; // if divided: the number of its slice among those of all tiles
+    unsigned part; // if divided: its slice, numbered through all divided tiles
     int begin, end;
 
     __device__ __forceinline__ Work(const FusedProduct &q, unsigned number)
@@ -239,7 +239,7 @@ inline Status launch_swapped(const Sgemm *problem, const Launch *where, Launcher
     return launch(&swapped, &here);
 }
 
-/* Counts the work items for so many tiles of each C. */
+/* Counts the work items: each C has this number of tiles. */
 inline Status count_work(FusedProduct *q, int64_t tiles)
 {
     const int64_t of_batch = tiles * q->product.p.count;
@@ -252,7 +252,7 @@ inline Status count_work(FusedProduct *q, int64_t tiles)
     return status_ok();
 }
 
-/* Takes memory for the sums of so many parts of tiles. The caller gives it back. */
+/* Takes memory for the sums of all parts of tiles. The caller gives it back. */
 template <class T>
 Status take_sums(int64_t parts, const Launch *where, FusedProduct *q, void **memory)
 {
