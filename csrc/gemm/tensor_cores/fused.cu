@@ -1,8 +1,8 @@
 // idea      split A as it is multiplied. Loads A's tiles in float32; a warpgroup splits its rows in
 //           registers, from where wgmma reads them. No kernel writes A's fp16 pairs. Thin products,
-//           whose A is far larger than B, read it once. Few tiles, or few in
-//           the last wave: divide their K, as in splitk. Many tiles and a short K: a block loads
-//           the next tile while it stores the last.
+//           whose A is far larger than B, read it once. Few tiles, or few in the last wave: divide
+//           their K, as in splitk. Many tiles and a short K: a block loads the next tile while it
+//           stores the last.
 // block     128 x 128 or 128 x 64 results by two consumer warpgroups, and a producer warpgroup;
 //           tiles 32 deep, in six or eight stages; a thread has 2 x 32 or 2 x 16 results.
 // traffic   8 / 128 bytes from the L2 cache per multiply-add. From shared memory 4 / 128 bytes of
