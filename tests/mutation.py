@@ -48,10 +48,11 @@ FIRST = ("accuracy", "exact", "special", "auto", "many", "same_bits")
 """The tests that find most mistakes soon: tests/test_NAME.py."""
 THEN = (
     *("tensor_cores", "shapes", "layouts", "out", "addend", "empty", "batches", "streamk"),
-    *("tma", "bits", "repeatable", "properties"),
+    *("tma", "bits", "repeatable", "properties", "last_wave"),
 )
 WHOLE_FILES = {
     "tma": {"test_tma.py"},
+    "fused": {"test_last_wave.py"},
     "simt": {"test_auto.py", "test_many.py", "test_batches.py"},
     "auto": {"test_auto.py", "test_many.py", "test_batches.py"},
     "invariant": {"test_same_bits.py"},
