@@ -10,7 +10,7 @@
 // bound by  memory with few tokens, otherwise tensor cores.
 #include "../plan/invariant_plan.h"
 #include "copy_rows.h"
-#include "fused_slices.h"
+#include "fused_tiles.h"
 #include "recompute_alone.h"
 
 namespace {
@@ -20,83 +20,17 @@ struct FixedProduct : FusedProduct {
     float4 *totals; // [tile][number of results / 4][thread], with `serial`
 };
 
-/* GROUPS consumer warpgroups compute 64 x BN_ results each. The weights are K-major or MN_MAJOR. */
-template <int GROUPS, int BN_, int STAGES, bool MN_MAJOR> struct FixedTile {
-    typedef GroupTile<BN_, false, GROUPS> Group;
-    static constexpr bool symmetric = false;
-    static constexpr int stacked = 1;
-    static constexpr int groups = GROUPS, BM = groups * Group::BM, BN = BN_, BK = k_block;
-    static constexpr int WM = Group::WM, WN = Group::WN, stages = STAGES;
-    static constexpr bool mn_major = MN_MAJOR;
-    static constexpr int threads = groups * Group::threads; // of the consumers
-    static constexpr int producers = 128, block_threads = threads + producers;
+/* GROUPS consumer warpgroups compute 64 x BN_ results each. A has the weights. */
+template <int GROUPS, int BN_, int STAGES, bool MN_MAJOR>
+struct FixedTile : SplitTile<GroupTile<BN_, false, GROUPS>, STAGES, MN_MAJOR> {
     static constexpr int blocks = GROUPS == 1 ? 2 : 1; // on a multiprocessor
     static constexpr int consumer_registers = GROUPS == 1 ? 208 : 232;
 
-    struct Shared {
-        float As[stages][BM * k_block];        // (BM, 32), or BM / 32 times (32, 32)
-        Fp16x8 Bs[stages][BN * block_vectors]; // (BN, 32): hi, lo
-        Mbarrier full[stages], empty[stages];  // of a stage: loaded, read by all consumers
-        Checking<Group> check[groups];
-    };
-
     static constexpr KernelSpec spec()
     {
-        return spec_of_tile<FixedTile>("fixed", block_threads);
+        return spec_of_tile<FixedTile>("fixed", FixedTile::block_threads);
     }
 };
-
-/* ------------------------------------------------------------------ the producer */
-
-/* The producer thread. Its first loads of weights need not wait for the kernel that splits the
- * tokens. */
-template <class T>
-KERNEL_BODY void load_fixed(const FixedProduct &q, const Work &work, typename T::Shared &shared)
-{
-    constexpr int b_step = swizzle_bytes / static_cast<int>(sizeof(uint16_t)); // of a K block
-    const Origin tile = tile_computed<T>(q.product.p.C, work.tile);
-    const int row = static_cast<int>(tile.row);
-    const int line = static_cast<int>(work.matrix * q.matrix_lines); // the first of A
-    const int col = static_cast<int>(tile.col + q.product.b.first_row(work.matrix));
-    const auto load_a = [&](int block, int stage) {
-        mbarrier_arrive_expect_tx(shared.full + stage, sizeof shared.As[0] + sizeof shared.Bs[0]);
-        const int k = block * k_block;
-        if constexpr (T::mn_major) {
-            UNROLL(T::BM / line_floats)
-            for (int i = 0; i < T::BM; i += line_floats) {
-                tma_load_2d(shared.As[stage] + i * k_block, q.a, row + i, line + k,
-                            shared.full + stage);
-            }
-        } else {
-            tma_load_2d(shared.As[stage], q.a, k, line + row, shared.full + stage);
-        }
-    };
-    const auto load_b = [&](int block, int stage) {
-        tma_load_2d(shared.Bs[stage], q.b, block * b_step, col, shared.full + stage);
-    };
-    const int first = 2 * work.begin, end = 2 * work.end;
-    const int filled = first + T::stages < end ? first + T::stages : end;
-    UNROLL(1)
-    for (int block = first; block < filled; ++block) {
-        load_a(block, block - first);
-    }
-    griddep_wait();
-    RingPosition<T::stages> to;
-    UNROLL(1)
-    for (int block = first; block < filled; ++block) {
-        load_b(block, block - first);
-        to.advance();
-    }
-    UNROLL(1)
-    for (int block = filled; block < end; ++block) {
-        mbarrier_wait(shared.empty + to.index, to.parity ^ 1);
-        load_a(block, to.index);
-        load_b(block, to.index);
-        to.advance();
-    }
-}
-
-/* ------------------------------------------------------------------ the consumers */
 
 /* Adds the slices of K of a tile in one block, as add_slices does. The total of a thread is in
  * memory until the last slice. */
@@ -153,31 +87,6 @@ template <class T> class SlicesInOrder {
     RowOfA rows[2];  // of the total
 };
 
-/* part = the product of a K chunk, whose B is in two stages. The order is that of mma. */
-template <class T>
-__device__ __forceinline__ void begin_chunk(const unsigned (&hi)[depths][4],
-                                            const unsigned (&lo)[depths][4],
-                                            const decltype(T::Shared::Bs) &Bs, int first,
-                                            int second, float (&part)[T::Group::NI][4])
-{
-    const WgmmaFactor b[] = {WgmmaFactor(Bs[first]), WgmmaFactor(Bs[second])};
-    const auto at = [&b](int depth, bool low) {
-        const int vectors = depth % 2 * 2 + low * lo_offset;
-        return b[depth / 2].from_byte(vectors * static_cast<int>(sizeof(Fp16x8)));
-    };
-    wgmma_fence();
-    UNROLL(depths)
-    for (int d = depths - 1; d >= 0; --d) {
-        wgmma_k16(part, lo[d], at(d, false), d != depths - 1);
-        wgmma_k16(part, hi[d], at(d, true), true);
-    }
-    UNROLL(depths)
-    for (int d = 0; d < depths; ++d) {
-        wgmma_k16(part, hi[d], at(d, false), true);
-    }
-    wgmma_commit();
-}
-
 /* The consumer threads of a warpgroup. A chunk of weights is read from shared memory during the
  * previous chunk's products. */
 template <class T, bool SERIAL>
@@ -207,7 +116,7 @@ KERNEL_BODY void multiply_fixed(const FixedProduct &q, const Work &work, typenam
         unsigned hi[depths][4], lo[depths][4];
         float inverse[2], part[Group::NI][4];
         split_pairs(x, rows, inverse, hi, lo);
-        begin_chunk<T>(hi, lo, shared.Bs, first.index, second.index, part);
+        begin_products<T>(hi, lo, shared.Bs, first.index, second.index, part);
         if (chunk + 1 < work.end) {
             read_next();
         }
@@ -221,14 +130,7 @@ KERNEL_BODY void multiply_fixed(const FixedProduct &q, const Work &work, typenam
             mbarrier_arrive(shared.empty + first.index);
             mbarrier_arrive(shared.empty + second.index);
         }
-        UNROLL(Group::NI)
-        for (int j = 0; j < Group::NI; ++j) {
-            wgmma_accumulators_ready(part[j]);
-            UNROLL(4)
-            for (int r = 0; r < 4; ++r) {
-                sum[0][j][r] = multiply_add(part[j][r], inverse[r / 2], sum[0][j][r]);
-            }
-        }
+        add_scaled(part, inverse, sum);
         if constexpr (SERIAL) {
             slices.add(chunk + 1, rows, sum);
         }
@@ -268,7 +170,8 @@ __global__ void __launch_bounds__(T::block_threads, T::blocks)
     } else {
         setmaxnreg_dec<40>();
         if (threadIdx.x == T::threads) {
-            load_fixed<T>(q, work, shared);
+            RingPosition<T::stages> to;
+            load_work<T>(q, work, true, to, shared);
         }
     }
 }

@@ -184,14 +184,7 @@ KERNEL_BODY void multiply_mixed(const FusedProduct &q, const Work &work, typenam
         if (threadIdx.x % 32 == 0) { // this warp has read the stage
             mbarrier_arrive(shared.empty + now.index);
         }
-        UNROLL(Group::NI)
-        for (int j = 0; j < Group::NI; ++j) {
-            wgmma_accumulators_ready(part[j]);
-            UNROLL(4)
-            for (int r = 0; r < 4; ++r) {
-                sum[0][j][r] = multiply_add(part[j][r], inverse[r / 2], sum[0][j][r]);
-            }
-        }
+        add_scaled(part, inverse, sum);
         now.advance();
     }
     griddep_launch_dependents();

@@ -118,6 +118,21 @@ __device__ __forceinline__ void split_pairs(const PairsOfA &x, RowOfA (&rows)[2]
     }
 }
 
+/* sum += the product of a K chunk, without the scales of its rows. */
+template <int NI>
+__device__ __forceinline__ void add_scaled(float (&part)[NI][4], const float (&inverse)[2],
+                                           float (&sum)[1][NI][4])
+{
+    UNROLL(NI)
+    for (int j = 0; j < NI; ++j) {
+        wgmma_accumulators_ready(part[j]);
+        UNROLL(4)
+        for (int r = 0; r < 4; ++r) {
+            sum[0][j][r] = multiply_add(part[j][r], inverse[r / 2], sum[0][j][r]);
+        }
+    }
+}
+
 } // namespace
 
 #endif
