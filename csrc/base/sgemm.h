@@ -80,6 +80,13 @@ static inline bool matrix_is_contiguous(const Matrix *matrix)
            (matrix->row_stride == matrix->cols || matrix->rows == 1);
 }
 
+/* Whether they differ by their places in memory only. */
+static inline bool matrix_is_alike(const Matrix *X, const Matrix *Y)
+{
+    return X->rows == Y->rows && X->cols == Y->cols && X->row_stride == Y->row_stride &&
+           X->col_stride == Y->col_stride;
+}
+
 static inline Matrix matrix_in_batch(const Matrix *first, int64_t number)
 {
     Matrix matrix = *first;

@@ -487,12 +487,6 @@ static Status launch_together(const Sgemm *problems, int count, const Together &
                : status;
 }
 
-static bool is_alike(const Matrix &X, const Matrix &Y)
-{
-    return X.rows == Y.rows && X.cols == Y.cols && X.row_stride == Y.row_stride &&
-           X.col_stride == Y.col_stride;
-}
-
 static intptr_t bytes_between(const Matrix &X, const Matrix &Y)
 {
     return static_cast<intptr_t>(reinterpret_cast<uintptr_t>(Y.data) -
@@ -521,7 +515,7 @@ static Sgemm batch_of_list(const Sgemm *problems, int count)
         for (int i = 0; i < 3; ++i) {
             const intptr_t step = bytes_between(*of_last[i], *of_next[i]);
             steps[i] = batch.count == 1 ? step : steps[i];
-            belongs = belongs && is_alike(*of_last[i], *of_next[i]) && step == steps[i] &&
+            belongs = belongs && matrix_is_alike(of_last[i], of_next[i]) && step == steps[i] &&
                       step % size == 0 && (i == 2 || leaves_no_gap(*of_last[i], step / size));
         }
         batch.count += belongs;

@@ -2,8 +2,8 @@
 #ifndef SGEMM_KERNELS_LAUNCH_PORTABLE_H
 #define SGEMM_KERNELS_LAUNCH_PORTABLE_H
 
-#include "../base/addend.h"
 #include "kernel/launch.h"
+#include "kernel/launch_parts.h"
 
 #ifdef __CUDACC__
 extern "C" Launcher launch_portable_cuda;
@@ -21,15 +21,7 @@ static inline Status launch_in_parts(const Sgemm *batch, const Launch *where,
 {
     const int64_t parts = (batch->count + BATCH_OF_LAUNCH - 1) / BATCH_OF_LAUNCH;
     const int64_t each = parts > 0 ? (batch->count + parts - 1) / parts : 1;
-    Status status = status_ok();
-    for (int64_t n = 0; n < batch->count && status.code == STATUS_OK; n += each) {
-        const int64_t left = batch->count - n;
-        const Sgemm part = part_of_batch(batch, n, left < each ? left : each);
-        Addend addend;
-        const Launch of_part = addend_part(where, n, &addend);
-        status = launch_part(&part, &of_part);
-    }
-    return status;
+    return launch_parts(batch, where, each, launch_part);
 }
 
 #ifndef __CUDACC__

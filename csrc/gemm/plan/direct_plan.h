@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "../../base/sgemm.h"
+#include "../kernel/lower_tiles.h"
 #include "constants.h"
 
 /* A block computes tiles of C, every `blocks`-th of the first `whole` ones. Then each cluster of
@@ -56,8 +57,7 @@ static inline double direct_round(const DirectTileCost *tile, int64_t blocks, do
 static inline bool direct_divide(const Sgemm *p, const DirectTileCost *tile, int multiprocessors,
                                  DirectPlan *plan)
 {
-    const int64_t works =
-        ceil_div(p->C.rows, tile->rows) * ceil_div(p->C.cols, tile->cols) * p->count;
+    const int64_t works = tiles_of_one(p, false, tile->rows, tile->cols) * p->count;
     const int64_t clusters = direct_clusters(plan->slices, tile->resident, multiprocessors);
     const int64_t blocks = clusters * plan->slices, rounds = clusters > 0 ? works / blocks : 0;
     const int64_t left = works - rounds * blocks;

@@ -4,12 +4,6 @@
 
 enum { FLOAT = sizeof(float), MOST_PAIRS = 512 << 20 /* bytes of fp16 pairs of a launch */ };
 
-static bool is_alike(const Matrix *X, const Matrix *Y)
-{
-    return X->rows == Y->rows && X->cols == Y->cols && X->row_stride == Y->row_stride &&
-           X->col_stride == Y->col_stride;
-}
-
 /* How far behind `first` a matrix is, in units of so many bytes. False if that is no integer, or
  * too far. */
 static bool find_distance(const Matrix *first, const Matrix *next, int64_t unit, int *distance)
@@ -46,7 +40,7 @@ static bool add_group(FusedGroups *groups, const Sgemm *first, const Sgemm *next
     const int n = starts->count;
     Matrix B = whole->B, C = whole->C;
     if (n == FUSED_GROUPS_MOST || next->alpha != first->alpha || next->beta != first->beta ||
-        !is_alike(&first->A, &next->A) || !add_columns(&B, &next->B, n) ||
+        !matrix_is_alike(&first->A, &next->A) || !add_columns(&B, &next->B, n) ||
         !add_columns(&C, &next->C, n) || !has_memory(C.cols, B.rows) ||
         !find_distance(&first->A, &next->A, FUSED_GROUPS_UNIT, &starts->A[n]) ||
         !find_distance(&first->B, &next->B, FUSED_GROUPS_UNIT, &starts->B[n]) ||

@@ -47,7 +47,7 @@ static inline double invariant_cycles(const Sgemm *p, InvariantPlan plan, int sl
 {
     const int rows = plan.low ? (int)INVARIANT_ROWS : (int)FUSED_ROWS;
     const int cols = plan.low ? FUSED_NARROW : FUSED_WIDE;
-    const int64_t tiles = ceil_div(p->C.rows, rows) * ceil_div(p->C.cols, cols) * p->count;
+    const int64_t tiles = tiles_of_one(p, false, rows, cols) * p->count;
     const double chunks = (double)ceil_div(p->A.cols, FUSED_CHUNK);
     const double results = (double)rows * cols;
     const double works = (double)ceil_div(tiles * (plan.parallel ? slices : 1), multiprocessors);

@@ -8,6 +8,7 @@
 //           warpgroup; tiles 32 deep, in six stages.
 // traffic   as in `fused`; in addition 8 bytes for each result and slice of K.
 // bound by  memory with few tokens, otherwise tensor cores.
+#include "../kernel/launch_parts.h"
 #include "../plan/invariant_plan.h"
 #include "copy_rows.h"
 #include "fused_tiles.h"
@@ -287,16 +288,7 @@ Status launch_part(const Sgemm *problem, const Launch *where)
 Status launch_transposed(const Sgemm *batch, const Launch *where)
 {
     const int slices = invariant_slices(batch->C.rows, batch->A.cols);
-    const int64_t most = invariant_batch(batch, slices);
-    Status status = status_ok();
-    for (int64_t n = 0; n < batch->count && status.code == STATUS_OK; n += most) {
-        const int64_t left = batch->count - n;
-        const Sgemm part = part_of_batch(batch, n, left < most ? left : most);
-        Addend addend;
-        const Launch of_part = addend_part(where, n, &addend);
-        status = launch_part(&part, &of_part);
-    }
-    return status;
+    return launch_parts(batch, where, invariant_batch(batch, slices), launch_part);
 }
 
 } // namespace
