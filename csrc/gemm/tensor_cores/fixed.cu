@@ -88,8 +88,7 @@ template <class T> class SlicesInOrder {
     RowOfA rows[2];  // of the total
 };
 
-/* The consumer threads of a warpgroup. A chunk of weights is read from shared memory during the
- * previous chunk's products. */
+/* The consumer threads of a warpgroup. */
 template <class T, bool SERIAL>
 KERNEL_BODY void multiply_fixed(const FixedProduct &q, const Work &work, typename T::Shared &shared)
 {
@@ -99,45 +98,12 @@ KERNEL_BODY void multiply_fixed(const FixedProduct &q, const Work &work, typenam
     RingPosition<T::stages> first, ahead; // of the K blocks multiplied and read next
     float sum[1][Group::NI][4] = {};
     RowOfA rows[2] = {};
-    PairsOfA x;
     SlicesInOrder<T> slices(q, work);
-    const auto read_next = [&] {
-        UNROLL(2)
-        for (int block = 0; block < 2; ++block) {
-            mbarrier_wait(shared.full + ahead.index, ahead.parity);
-            (T::mn_major ? read_pairs_mn_major : read_pairs)(shared.As[ahead.index], row, block, x);
-            ahead.advance();
-        }
-    };
-    read_next();
-    UNROLL(1)
-    for (int chunk = work.begin; chunk < work.end; ++chunk) {
-        RingPosition<T::stages> second = first;
-        second.advance();
-        unsigned hi[depths][4], lo[depths][4];
-        float inverse[2], part[Group::NI][4];
-        split_pairs(x, rows, inverse, hi, lo);
-        begin_products<T>(hi, lo, shared.Bs, first.index, second.index, part);
-        if (chunk + 1 < work.end) {
-            read_next();
-        }
-        wgmma_wait<0>();
-        UNROLL(depths)
-        for (int d = 0; d < depths; ++d) {
-            wgmma_factor_read(hi[d]);
-            wgmma_factor_read(lo[d]);
-        }
-        if (threadIdx.x % 32 == 0) { // this warp has read both stages
-            mbarrier_arrive(shared.empty + first.index);
-            mbarrier_arrive(shared.empty + second.index);
-        }
-        add_scaled(part, inverse, sum);
+    multiply_work<T>(work, shared, row, first, ahead, rows, sum, [&](int end) {
         if constexpr (SERIAL) {
-            slices.add(chunk + 1, rows, sum);
+            slices.add(end, rows, sum);
         }
-        first = second;
-        first.advance();
-    }
+    });
     griddep_launch_dependents();
     CheckedTile<Group, EvenRowsFirst, true> own(q.product, work.tile * T::groups + group,
                                                 work.matrix, thread);

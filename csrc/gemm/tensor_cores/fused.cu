@@ -40,8 +40,7 @@ KERNEL_BODY void load_chunks(const Q &q, typename T::Shared &shared)
     }
 }
 
-/* The consumer threads of a warpgroup. A chunk of A is read from shared memory during the previous
- * chunk's products. */
+/* The consumer threads of a warpgroup. */
 template <class T, bool SEVERAL, class Q>
 KERNEL_BODY void multiply_chunks(const Q &q, typename T::Shared &shared)
 {
@@ -55,42 +54,7 @@ KERNEL_BODY void multiply_chunks(const Q &q, typename T::Shared &shared)
         const typename Q::Unit work(q, number);
         float sum[1][Group::NI][4] = {};
         RowOfA rows[2] = {};
-        PairsOfA x;
-        const auto read_next = [&] {
-            UNROLL(2)
-            for (int block = 0; block < 2; ++block) {
-                mbarrier_wait(shared.full + ahead.index, ahead.parity);
-                (T::mn_major ? read_pairs_mn_major : read_pairs)(shared.As[ahead.index], row, block,
-                                                                 x);
-                ahead.advance();
-            }
-        };
-        read_next();
-        UNROLL(1)
-        for (int chunk = work.begin; chunk < work.end; ++chunk) {
-            RingPosition<T::stages> second = first;
-            second.advance();
-            unsigned hi[depths][4], lo[depths][4];
-            float inverse[2], part[Group::NI][4];
-            split_pairs(x, rows, inverse, hi, lo);
-            begin_products<T>(hi, lo, shared.Bs, first.index, second.index, part);
-            if (chunk + 1 < work.end) {
-                read_next();
-            }
-            wgmma_wait<0>();
-            UNROLL(depths)
-            for (int d = 0; d < depths; ++d) {
-                wgmma_factor_read(hi[d]);
-                wgmma_factor_read(lo[d]);
-            }
-            if (threadIdx.x % 32 == 0) { // this warp has read both stages
-                mbarrier_arrive(shared.empty + first.index);
-                mbarrier_arrive(shared.empty + second.index);
-            }
-            add_scaled(part, inverse, sum);
-            first = second;
-            first.advance();
-        }
+        multiply_work<T>(work, shared, row, first, ahead, rows, sum, [](int) {});
         if (number + q.blocks >= q.work_items) {
             griddep_launch_dependents();
         }

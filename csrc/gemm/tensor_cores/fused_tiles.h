@@ -106,6 +106,54 @@ __device__ __forceinline__ void begin_products(const unsigned (&hi)[depths][4],
     wgmma_commit();
 }
 
+/* sum += the product of a work's K chunks. A chunk of A is read from shared memory during the
+ * previous chunk's products. `row` is the thread's first in the tile; `first` and `ahead` are
+ * the stages of the K blocks multiplied and read next. Calls after_chunk(its end) after each chunk. */
+template <class T, class Work, class AfterChunk>
+KERNEL_BODY void multiply_work(const Work &work, typename T::Shared &shared, int row,
+                               RingPosition<T::stages> &first, RingPosition<T::stages> &ahead,
+                               RowOfA (&rows)[2], float (&sum)[1][T::Group::NI][4],
+                               const AfterChunk &after_chunk)
+{
+    typedef typename T::Group Group;
+    PairsOfA x;
+    const auto read_next = [&] {
+        UNROLL(2)
+        for (int block = 0; block < 2; ++block) {
+            mbarrier_wait(shared.full + ahead.index, ahead.parity);
+            (T::mn_major ? read_pairs_mn_major : read_pairs)(shared.As[ahead.index], row, block, x);
+            ahead.advance();
+        }
+    };
+    read_next();
+    UNROLL(1)
+    for (int chunk = work.begin; chunk < work.end; ++chunk) {
+        RingPosition<T::stages> second = first;
+        second.advance();
+        unsigned hi[depths][4], lo[depths][4];
+        float inverse[2], part[Group::NI][4];
+        split_pairs(x, rows, inverse, hi, lo);
+        begin_products<T>(hi, lo, shared.Bs, first.index, second.index, part);
+        if (chunk + 1 < work.end) {
+            read_next();
+        }
+        wgmma_wait<0>();
+        UNROLL(depths)
+        for (int d = 0; d < depths; ++d) {
+            wgmma_factor_read(hi[d]);
+            wgmma_factor_read(lo[d]);
+        }
+        if (threadIdx.x % 32 == 0) { // this warp has read both stages
+            mbarrier_arrive(shared.empty + first.index);
+            mbarrier_arrive(shared.empty + second.index);
+        }
+        add_scaled(part, inverse, sum);
+        after_chunk(chunk + 1);
+        first = second;
+        first.advance();
+    }
+}
+
 } // namespace
 
 #endif
