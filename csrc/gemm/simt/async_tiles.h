@@ -69,6 +69,49 @@ template <int ROWS, int BK, int THREADS> struct AsyncLoader {
     }
 };
 
+/* sum += A @ B for the tiles t to end - 1 of the operands. Tile t passes through stage t % STAGES;
+ * load(t) starts its copies, after which all threads arrive at the stage's barrier. A thread arrives
+ * after it has read tile t - 2. So once tile t is complete, all threads have read tile t - 3, and
+ * tile t + 1 may replace it. No warp waits for the slowest. t becomes `end`. */
+template <int ROWS, int COLS, int STAGES, int BK, int LDA, int LDB, int TM, int TN, class Load>
+KERNEL_BODY void multiply_tiles(const float (&As)[STAGES][BK][LDA],
+                                const float (&Bs)[STAGES][BK][LDB], Mbarrier (&full)[STAGES],
+                                int ty, int tx, int &t, int end, const Load &load,
+                                float (&sum)[TM][TN])
+{
+    static_assert(STAGES >= 4, "tile t + 1 replaces tile t - 3 or an older one");
+    load(t);
+    mbarrier_wait(full + t % STAGES, t / STAGES % 2);
+
+    Fragment<TM, TN, ROWS, COLS> even, odd = {};
+    const float *a = &As[t % STAGES][0][ty], *b = &Bs[t % STAGES][0][tx];
+    even.load(a, b);
+    UNROLL(1)
+    for (; t < end; ++t) {
+        const int next = (t + 1) % STAGES;
+        load(t + 1);
+        // Two steps at a time and not unrolled: otherwise nvcc interleaves the steps and loses the
+        // order of the multiply-adds. The loop ends within a step, so that no step waits for values
+        // that were just loaded.
+        UNROLL(1)
+        for (int k = 0; k < BK - 2; k += 2) {
+            odd.template multiply<2, TM>(sum);
+            odd.load(a + LDA, b + LDB);
+            even.multiply(sum);
+            even.load(a += 2 * LDA, b += 2 * LDB);
+            odd.template multiply<0, 2>(sum);
+        }
+        odd.template multiply<2, TM>(sum);
+        odd.load(a + LDA, b + LDB);
+        even.multiply(sum);
+        // After the last tile too, since a branch would cost more.
+        mbarrier_wait(full + next, (t + 1) / STAGES % 2);
+        even.load(a = &As[next][0][ty], b = &Bs[next][0][tx]);
+        odd.template multiply<0, 2>(sum);
+    }
+    odd.template multiply<2, TM>(sum);
+}
+
 /* Stores a thread's results: rows row ... row + 3 and those 4 * ROWS further on, columns
  * likewise. */
 template <int ROWS, int COLS, int TM, int TN>

@@ -28,14 +28,11 @@ template <int BK> struct Shared {
     Mbarrier full[STAGES]; // of a stage: all threads' copies have landed
 };
 
-/* sum += A @ B for the block's tile of C. Tile t of the operands passes through stage t % STAGES. A
- * thread arrives at its barrier after it has read tile t - 2. So once tile t is complete, all
- * threads have read tile t - 3, and tile t + 1 may replace it. No warp waits for the slowest. */
+/* sum += A @ B for the block's tile of C. */
 template <int BK>
 KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &tile, int ty, int tx,
                                float (&sum)[TM][TN])
 {
-    static_assert(STAGES >= 4, "tile t + 1 replaces tile t - 3 or an older one");
     Shared<BK> &shared = dynamic_shared<Shared<BK>>();
     AsyncLoader<BM, BK, threads> a_loader(A, tile.row, threadIdx.x);
     AsyncLoader<BN, BK, threads> b_loader(transposed(B), tile.col, threadIdx.x);
@@ -52,36 +49,8 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const Origin &t
         mbarrier_init(shared.full + threadIdx.x, threads);
     }
     __syncthreads(); // the barriers are initialized
-    load(0);
-    mbarrier_wait(shared.full, 0);
-
-    Fragment<TM, TN, ROWS, COLS> even, odd = {};
-    const float *a = &shared.As[0][0][ty], *b = &shared.Bs[0][0][tx];
-    even.load(a, b);
-    UNROLL(1)
-    for (int t = 0; t < tiles; ++t) {
-        const int next = (t + 1) % STAGES;
-        load(t + 1);
-        // Two steps at a time and not unrolled: otherwise nvcc interleaves the steps and loses the
-        // order of the multiply-adds. The loop ends within a step, so that no step waits for values
-        // that were just loaded.
-        UNROLL(1)
-        for (int k = 0; k < BK - 2; k += 2) {
-            odd.multiply<2, TM>(sum);
-            odd.load(a + lda, b + ldb);
-            even.multiply(sum);
-            even.load(a += 2 * lda, b += 2 * ldb);
-            odd.multiply<0, 2>(sum);
-        }
-        odd.multiply<2, TM>(sum);
-        odd.load(a + lda, b + ldb);
-        even.multiply(sum);
-        // After the last tile too, since a branch would cost more.
-        mbarrier_wait(shared.full + next, (t + 1) / STAGES % 2);
-        even.load(a = &shared.As[next][0][ty], b = &shared.Bs[next][0][tx]);
-        odd.multiply<0, 2>(sum);
-    }
-    odd.multiply<2, TM>(sum);
+    int t = 0;
+    multiply_tiles<ROWS, COLS>(shared.As, shared.Bs, shared.full, ty, tx, t, tiles, load, sum);
 }
 
 /* A product whose K is divided into slices. */

@@ -30,18 +30,13 @@ template <int BK, bool BY_TMA> struct Shared {
     bool is_last;          // of a tile's blocks to arrive
 };
 
-/* sum += A @ B for the block's tile of C. Tile t of the operands passes through stage t % STAGES. A
- * thread arrives at its barrier after it has read tile t - 2. So once tile t is complete, all
- * threads have read tile t - 3, and tile t + 1 may replace it. No warp waits for the slowest. t
- * counts on from one tile of C to the block's next. */
+/* sum += A @ B for the block's tile of C. t counts on from one tile of C to the block's next. */
 template <int BK, bool BY_TMA>
 KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const TensorMap &map,
                                int64_t first_k, const Origin &tile, int ty, int tx, int &t,
                                float (&sum)[TM][TN])
 {
-    static_assert(STAGES >= 4, "tile t + 1 replaces tile t - 3 or an older one");
     auto &shared = dynamic_shared<Shared<BK, BY_TMA>>();
-    constexpr int ldb = Shared<BK, BY_TMA>::ldb;
     AsyncLoader<BM, BK, threads> a_loader(A, tile.row, threadIdx.x);
     AsyncLoader<BN, BK, threads> b_loader(transposed(B), tile.col, threadIdx.x);
     const int first = t, tiles = static_cast<int>((A.cols + BK - 1) / BK);
@@ -62,36 +57,8 @@ KERNEL_BODY void block_product(const Matrix &A, const Matrix &B, const TensorMap
         }
         cp_async_mbarrier_arrive(shared.full + stage);
     };
-    load(t);
-    mbarrier_wait(shared.full + t % STAGES, t / STAGES % 2);
-
-    Fragment<TM, TN, ROWS, COLS> even, odd = {};
-    const float *a = &shared.As[t % STAGES][0][ty], *b = &shared.Bs[t % STAGES][0][tx];
-    even.load(a, b);
-    UNROLL(1)
-    for (; t < first + tiles; ++t) {
-        const int next = (t + 1) % STAGES;
-        load(t + 1);
-        // Two steps at a time and not unrolled: otherwise nvcc interleaves the steps and loses the
-        // order of the multiply-adds. The loop ends within a step, so that no step waits for values
-        // that were just loaded.
-        UNROLL(1)
-        for (int k = 0; k < BK - 2; k += 2) {
-            odd.multiply<2, TM>(sum);
-            odd.load(a + lda, b + ldb);
-            even.multiply(sum);
-            even.load(a += 2 * lda, b += 2 * ldb);
-            odd.multiply<0, 2>(sum);
-        }
-        odd.multiply<2, TM>(sum);
-        odd.load(a + lda, b + ldb);
-        even.multiply(sum);
-        // After the last tile too, since a branch would cost more.
-        mbarrier_wait(shared.full + next, (t + 1) / STAGES % 2);
-        even.load(a = &shared.As[next][0][ty], b = &shared.Bs[next][0][tx]);
-        odd.multiply<0, 2>(sum);
-    }
-    odd.multiply<2, TM>(sum);
+    multiply_tiles<ROWS, COLS>(shared.As, shared.Bs, shared.full, ty, tx, t, first + tiles, load,
+                               sum);
     ++t;
 }
 
