@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import sgemm_kernels as sk
+from sgemm_kernels._catalog import kernel_file
 from sgemm_kernels._launches import launch_keywords
 from sgemm_kernels.custom import sanitize
 from sgemm_kernels.custom.cases import tile_of
@@ -24,6 +25,8 @@ from sgemm_kernels.custom.child_process import become_child
 from sgemm_kernels.custom.compiler import CompileError, library, sanitizer_build
 from sgemm_kernels.custom.diagnosis import Diagnosis, Finding
 from sgemm_kernels.custom.failures import finding_of, placed
+
+from .mutation import LOOPS
 
 FOLDER = Path(__file__).parent / "mutants"
 PAGE = Path(__file__).parent.parent / "docs/use/judge.md"
@@ -71,10 +74,16 @@ class Mutant:
         return sk.kernel(self.text, name=name, **launch)
 
 
+def _with_loop(rung: str) -> str:
+    """The text of a rung, with that of the header that has its main loop."""
+    text, header = sk.source(rung), LOOPS.get(rung)
+    return text.replace(f'#include "{header}"\n', kernel_file(header)) if header else text
+
+
 def mutants() -> list[Mutant]:
     """All mutants, rung by rung."""
     mutations = tomllib.loads((FOLDER / "mutants.toml").read_text(encoding="utf-8"))["mutation"]
-    texts = {rung: sk.source(rung) for rung in LADDER}
+    texts = {rung: _with_loop(rung) for rung in LADDER}
     found: list[Mutant] = []
     before = Counter[tuple[str, str]]()
     for index, mutation in enumerate(mutations):

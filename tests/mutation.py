@@ -40,6 +40,13 @@ FILES = {"simt": "gemm/auto.cu", "invariant": "gemm/tensor_cores/fixed.cu"}
 NAMES = {variant.name for variant in variants()}
 CPU = next(device for device in devices() if device.kind == "cpu")
 
+LOOPS = {
+    **dict.fromkeys(("splitk", "streamk", "tma"), "async_tiles.h"),
+    **dict.fromkeys(("wgmma", "waves"), "wgmma_tiles.h"),
+    "fused": "fused_tiles.h",
+}
+"""The header with the main loop of a rung, if it shares the loop with other kernels."""
+
 VISIBLE = {"wrong values", "never set"}
 """Findings of the judge that also a test of values makes. Others need a checker: on the CPU device,
 threads run in one order, and a read beyond an array often finds a harmless value."""
@@ -88,8 +95,10 @@ def mutants() -> Iterator[Mutant]:
         if VISIBLE.isdisjoint(entry["kinds"]) or "launch" in entry:
             continue
         for variant in entry.get("rungs", RUNGS):
-            file = kernel_place(RUNGS[variant])
-            yield from _everywhere(variant, file, file, entry)
+            source = kernel_place(RUNGS[variant])
+            yield from _everywhere(variant, source, source, entry)
+            if variant in LOOPS:
+                yield from _everywhere(variant, kernel_place(LOOPS[variant]), source, entry)
     for entry in _table("shared.toml"):
         for variant in entry["variants"]:
             file = entry["file"]
