@@ -12,7 +12,7 @@
 #include "../kernel/cluster.h"
 #include "../kernel/wgmma_16bit.h"
 #include "../plan/direct_plan.h"
-#include "copy_rows_16bit.h"
+#include "copy_rows.h"
 #include "tile_order.h"
 
 namespace {
@@ -601,10 +601,11 @@ Status with_loadable(const Matrix &X, int64_t count, const Launch *where, const 
         return multiply(X);
     }
     if (X.col_stride == 1) {
-        return with_rows_copied_16bit(X, count, where, multiply);
+        return with_rows_copied<uint16_t>(X, count, where, multiply);
     }
-    return with_rows_copied_16bit(transposed(X), count, where,
-                                  [&](const Matrix &copy) { return multiply(transposed(copy)); });
+    return with_rows_copied<uint16_t>(transposed(X), count, where, [&](const Matrix &copy) {
+        return multiply(transposed(copy));
+    });
 }
 
 /* multiply(the problem), whose operands TMA can load. */

@@ -8,7 +8,7 @@
 //           A, which are read once, and 2 / 64 times 2 bytes of B.
 // bound by  memory if C has 64 columns, tensor cores from 256 on.
 #include "../plan/fused_plan.h"
-#include "copy_rows_16bit.h"
+#include "copy_rows.h"
 #include "fused_slices.h"
 
 namespace {
@@ -294,7 +294,7 @@ template <ElementType ELEMENT> Status launch_16bit_a(const Sgemm *problem, const
     if (tma_can_load_16bit(&problem->A)) {
         return launch_loadable_mixed<ELEMENT>(problem, where);
     }
-    return with_rows_copied_16bit(problem->A, 1, where, [&](const Matrix &A) {
+    return with_rows_copied<uint16_t>(problem->A, 1, where, [&](const Matrix &A) {
         Sgemm copied = *problem;
         copied.A = A;
         return launch_loadable_mixed<ELEMENT>(&copied, where);
