@@ -69,10 +69,10 @@ template <int ROWS, int BK, int THREADS> struct AsyncLoader {
     }
 };
 
-/* sum += A @ B for the tiles t to end - 1 of the operands. Tile t passes through stage t % STAGES;
- * load(t) starts its copies, after which all threads arrive at the stage's barrier. A thread arrives
- * after it has read tile t - 2. So once tile t is complete, all threads have read tile t - 3, and
- * tile t + 1 may replace it. No warp waits for the slowest. t becomes `end`. */
+/* sum += A @ B for the tiles t to end - 1 of the operands. Tile t passes through stage t % STAGES.
+ * load(t) starts its copies and arrives at the stage's barrier, after the thread has read tile
+ * t - 2. So once tile t is complete, all threads have read tile t - 3, and tile t + 1 may replace
+ * it. No warp waits for the slowest. t becomes `end`. */
 template <int ROWS, int COLS, int STAGES, int BK, int LDA, int LDB, int TM, int TN, class Load>
 KERNEL_BODY void multiply_tiles(const float (&As)[STAGES][BK][LDA],
                                 const float (&Bs)[STAGES][BK][LDB], Mbarrier (&full)[STAGES],

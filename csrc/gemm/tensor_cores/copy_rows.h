@@ -1,5 +1,5 @@
-/* Copies an operand of float32 or 16-bit elements to where TMA can load it: contiguous along K, with
- * rows that begin on 16-byte boundaries. */
+/* Copies an operand of float32 or 16-bit elements to where TMA can load it: contiguous along K,
+ * with rows that begin on 16-byte boundaries. */
 #ifndef SGEMM_KERNELS_COPY_ROWS_H
 #define SGEMM_KERNELS_COPY_ROWS_H
 
