@@ -74,7 +74,7 @@ class Mutant:
         return sk.kernel(self.text, name=name, **launch)
 
 
-def _with_loop(rung: str) -> str:
+def with_loop(rung: str) -> str:
     """The text of a rung, with that of the header that has its main loop."""
     text, header = sk.source(rung), LOOPS.get(rung)
     return text.replace(f'#include "{header}"\n', kernel_file(header)) if header else text
@@ -83,7 +83,7 @@ def _with_loop(rung: str) -> str:
 def mutants() -> list[Mutant]:
     """All mutants, rung by rung."""
     mutations = tomllib.loads((FOLDER / "mutants.toml").read_text(encoding="utf-8"))["mutation"]
-    texts = {rung: _with_loop(rung) for rung in LADDER}
+    texts = {rung: with_loop(rung) for rung in LADDER}
     found: list[Mutant] = []
     before = Counter[tuple[str, str]]()
     for index, mutation in enumerate(mutations):

@@ -162,7 +162,9 @@ def test_check_recognises_a_c_that_is_read_without_beta():
 @pytest.mark.parametrize("taken", ["wgmma", "waves"])
 def test_check_runs_tensor_core_kernels_themselves(taken):
     new = "sum[0][j][r] = part[j][r];"  # the last chunk alone
-    verdict = changed(taken, "sum[0][j][r] += part[j][r];", new).check(device="cpu")
+    text = judge_rates.with_loop(taken).replace("sum[0][j][r] += part[j][r];", new)
+    assert new in text
+    verdict = sk.kernel(text, name="mine").check(device="cpu")
     assert not verdict.passed
 
 
