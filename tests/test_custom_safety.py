@@ -63,8 +63,7 @@ def test_sanitize_uses_a_deep_k_for_kernels_that_may_split_it(taken, deep):
     assert any(case.K >= cases.DEEP for case in watched) == deep
 
 
-ONE_TILE = """        load_work<T>(q, work, number == blockIdx.x, to, shared);
-        if (!SEVERAL) {"""
+ALL_TILES = "        load_work<T>(q, work, number == blockIdx.x, to, shared);\n"
 
 
 @pytest.mark.parametrize(
@@ -74,7 +73,7 @@ ONE_TILE = """        load_work<T>(q, work, number == blockIdx.x, to, shared);
          "store(s.p, index / N, index % N, sum);"),
         ("splitk", "    if (index >= size) {\n        return;\n    }\n", "", "out of bounds",
          "sum += s.partial_sums[slice * size + index];"),
-        pytest.param("fused", ONE_TILE, ONE_TILE.replace("!SEVERAL", "true"), "deadlock",
+        pytest.param("fused", ALL_TILES, ALL_TILES + "        return;\n", "deadlock",
                      "mbarrier_wait(shared.full + ahead.index", marks=pytest.mark.thorough),
     ],
 )  # fmt: skip

@@ -24,9 +24,8 @@ enum {
     FUSED_WIDE = 128,  /* columns of a tile of C */
     FUSED_NARROW = 64, /* columns of a tile of C */
     FUSED_MOST_SLICES = 64,
-    FUSED_MOST_WAVES = 16,    /* of slices of K */
-    FUSED_SHORTEST_SLICE = 4, /* in chunks */
-    FUSED_OVERLAPPED = 12     /* chunks of a tile, up to which a block computes several tiles */
+    FUSED_MOST_WAVES = 16,   /* of slices of K */
+    FUSED_SHORTEST_SLICE = 4 /* in chunks */
 };
 
 /* The operand that is split in advance, B, is the smaller one, unless the sizes are similar:

@@ -1,8 +1,7 @@
 // idea      split A as it is multiplied. Loads A's tiles in float32; a warpgroup splits its rows in
 //           registers, from where wgmma reads them. No kernel writes A's fp16 pairs. Thin products,
 //           whose A is far larger than B, read it once. Few tiles, or few in the last wave: divide
-//           their K, as in splitk. Many tiles and a short K: a block loads the next tile while it
-//           stores the last.
+//           their K, as in splitk. Many tiles: a block loads the next one while it stores the last.
 // block     128 x 128 or 128 x 64 results by two consumer warpgroups, and a producer warpgroup;
 //           tiles 32 deep, in six or eight stages; a thread has 2 x 32 or 2 x 16 results.
 // traffic   8 / 128 bytes from the L2 cache per multiply-add. From shared memory 4 / 128 bytes of
@@ -26,7 +25,7 @@ struct FusedTile : SplitTile<GROUP, STAGES, MN_MAJOR> {
 
 /* The producer thread. It is ahead by all stages, so the next tile, if any, is loaded while this
  * one is checked and stored. */
-template <class T, bool SEVERAL, class Q>
+template <class T, class Q>
 KERNEL_BODY void load_chunks(const Q &q, typename T::Shared &shared)
 {
     RingPosition<T::stages> to;
@@ -34,14 +33,11 @@ KERNEL_BODY void load_chunks(const Q &q, typename T::Shared &shared)
     for (unsigned number = blockIdx.x; number < q.work_items; number += q.blocks) {
         const typename Q::Unit work(q, number);
         load_work<T>(q, work, number == blockIdx.x, to, shared);
-        if (!SEVERAL) {
-            return;
-        }
     }
 }
 
 /* The consumer threads of a warpgroup. */
-template <class T, bool SEVERAL, class Q>
+template <class T, class Q>
 KERNEL_BODY void multiply_chunks(const Q &q, typename T::Shared &shared)
 {
     typedef typename T::Group Group;
@@ -67,15 +63,10 @@ KERNEL_BODY void multiply_chunks(const Q &q, typename T::Shared &shared)
             scale_rows<Group>(rows, q.chunk_share, sum, own, check);
             own.store_passing(sum, true, check.failing, check.staging);
         }
-        if (!SEVERAL) {
-            return;
-        }
     }
 }
 
-/* A block computes one work, or SEVERAL. In the latter case the compiler does not keep the
- * addresses for wgmma in uniform registers, so it is slower for a long K. */
-template <class T, bool SEVERAL, class Q>
+template <class T, class Q>
 __global__ void __launch_bounds__(T::block_threads, 1) fused(const __grid_constant__ Q q)
 {
     typename T::Shared &shared = dynamic_shared<typename T::Shared>();
@@ -90,11 +81,11 @@ __global__ void __launch_bounds__(T::block_threads, 1) fused(const __grid_consta
     if (threadIdx.x < T::threads) {
         setmaxnreg_inc<232>();
         griddep_wait();
-        multiply_chunks<T, SEVERAL>(q, shared);
+        multiply_chunks<T>(q, shared);
     } else {
         setmaxnreg_dec<40>();
         if (threadIdx.x == T::threads) {
-            load_chunks<T, SEVERAL>(q, shared);
+            load_chunks<T>(q, shared);
         }
     }
 }

@@ -8,7 +8,7 @@
 
 namespace {
 
-template <class T, bool SEVERAL, class Q> __global__ void fused(const __grid_constant__ Q q);
+template <class T, class Q> __global__ void fused(const __grid_constant__ Q q);
 
 /* Describes A to TMA. It sees the matrices of a batch as one with many lines. */
 template <class T> TiledMatrix tiled_a(const Matrix &lines, int64_t of_all)
@@ -33,17 +33,14 @@ Status launch_product(Q *q, int64_t tiles, const TiledMatrix &a, bool overlaps,
     if (counted.code != STATUS_OK) {
         return counted;
     }
-    const int most_chunks = FUSED_OVERLAPPED * (q->whole > 0 ? 1 : q->slices);
-    const bool several = q->work_items > most_blocks && product.b.chunks <= most_chunks;
-    q->blocks = several ? most_blocks : q->work_items;
+    q->blocks = q->work_items < most_blocks ? q->work_items : most_blocks;
     q->chunk_share = static_cast<float>(k_chunk) / static_cast<float>(product.p.A.cols);
     Status status = encode_tensor_map(&q->b, tiled_matrix(product.b, T::BN));
     if (status.code == STATUS_OK) {
         status = encode_tensor_map(&q->a, a);
     }
     return status.code == STATUS_OK
-               ? launch_blocks(several ? fused<T, true, Q> : fused<T, false, Q>,
-                               overlapping(T::spec(), overlaps), q->blocks, *q, where)
+               ? launch_blocks(fused<T, Q>, overlapping(T::spec(), overlaps), q->blocks, *q, where)
                : status;
 }
 

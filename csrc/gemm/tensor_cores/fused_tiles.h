@@ -108,7 +108,8 @@ __device__ __forceinline__ void begin_products(const unsigned (&hi)[depths][4],
 
 /* sum += the product of a work's K chunks. A chunk of A is read from shared memory during the
  * previous chunk's products. `row` is the thread's first in the tile; `first` and `ahead` are the
- * stages of the K blocks multiplied and read next. Calls after_chunk(its end) after each one. */
+ * stages of the K blocks multiplied and read next. Calls after_chunk(its end) after each one. The
+ * shuffle lets the compiler keep the addresses for wgmma in uniform registers. */
 template <class T, class Work, class AfterChunk>
 KERNEL_BODY void multiply_work(const Work &work, typename T::Shared &shared, int row,
                                RingPosition<T::stages> &first, RingPosition<T::stages> &ahead,
@@ -128,6 +129,7 @@ KERNEL_BODY void multiply_work(const Work &work, typename T::Shared &shared, int
     read_next();
     UNROLL(1)
     for (int chunk = work.begin; chunk < work.end; ++chunk) {
+        first.index = __shfl_sync(0xffffffff, first.index, 0);
         RingPosition<T::stages> second = first;
         second.advance();
         unsigned hi[depths][4], lo[depths][4];
