@@ -338,25 +338,40 @@ template <class T, class Rows = RowsInOrder, bool ALONE = false> struct CheckedT
                check_threshold;
     }
 
+    /* The results inside C. Not one by one: at an edge of C, a thread may have none. */
+    __device__ __forceinline__ Bits find_inside() const
+    {
+        const int rows = clamped(q.p.C.rows - tile.row),
+                  left = clamped(q.p.C.cols - tile.col) - col;
+        const int pairs = left <= 0 ? 0 : (left + 6) / 8; // whole ones, every 8 columns
+        const int cols = pairs >= T::NI ? 2 * T::NI : 2 * pairs + (left > 0 && left % 8 == 1);
+        const uint64_t of_row = cols == 0 ? 0 : ~uint64_t{0} >> (64 - cols);
+        Bits found = {};
+        UNROLL(2 * T::MI)
+        for (int i = 0; i < 2 * T::MI; ++i) {
+            const uint64_t in_row = row_in_tile(i) < rows ? of_row : 0;
+            found.word[i / Bits::rows] |= in_row << (i % Bits::rows * Bits::cols);
+        }
+        return found;
+    }
+
     /* The results inside C that fail in the end. */
     __device__ __forceinline__ Bits find_failing(const float (&sum)[T::MI][T::NI][4],
                                                  bool any_product) const
     {
-        constexpr uint64_t all = ~uint64_t{0} >> (64 - Bits::rows * Bits::cols);
         if (all_pass(sum)) {
             return {};
         }
-        const int rows = clamped(q.p.C.rows - tile.row), cols = clamped(q.p.C.cols - tile.col);
         Bits failing = find_passing(sum);
+        const Bits within = find_inside();
         UNROLL(Bits::words)
         for (int i = 0; i < Bits::words; ++i) {
-            failing.word[i] = ~(failing.word[i] | passed_early.word[i]) & all;
+            failing.word[i] = ~(failing.word[i] | passed_early.word[i]) & within.word[i];
         }
         failing.clear_if([&](int i, int j) {
-            const bool inside = row_in_tile(i) < rows && col_in_tile(j) < cols;
             const bool above =
                 T::symmetric && tile.col + col_in_tile(j) > tile.row + row_in_tile(i);
-            return !inside || above ||
+            return above ||
                    is_exactly_zero(row_largest[row_in_tile(i)],
                                    q.b.largest[q.b.first_row(matrix) + tile.col + col_in_tile(j)],
                                    any_product);
@@ -444,13 +459,22 @@ template <class T, class Rows = RowsInOrder, bool ALONE = false> struct CheckedT
             }
         } else {
             const bool is_whole =
-                tile.row + T::BM <= q.p.C.rows && tile.col + T::BN <= q.p.C.cols && in_float4s;
-            if (__all_sync(0xffffffff, is_whole && scales.narrow && failing.count() == 0)) {
-                if (q.p.beta == 0.0f) {
+                first_row + T::WM <= q.p.C.rows && first_col + T::WN <= q.p.C.cols;
+            const bool by_columns = q.p.C.row_stride == 1; // C of a transposed problem
+            if (__all_sync(0xffffffff, is_whole && (in_float4s || by_columns) && scales.narrow &&
+                                           failing.count() == 0)) {
+                const auto narrow = [](float x, int scale) { return x * power_of_two(-scale); };
+                const auto all = [](int, int) { return true; };
+                if (!in_float4s) {
+                    store_if<true>(sum, scales, narrow, all);
+                } else if (q.p.beta == 0.0f) {
                     store_pairs<false>(sum, scales);
                 } else {
                     store_pairs<true>(sum, scales);
                 }
+                return;
+            }
+            if (first_row >= q.p.C.rows || first_col >= q.p.C.cols) {
                 return;
             }
 #ifdef SGEMM_TRACED
