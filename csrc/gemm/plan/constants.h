@@ -60,8 +60,9 @@ static const double tensor_margin = 0.87; /* share of the time on CUDA cores to 
     TILE(Low, 64, 128, 8, 0.7)                                                                     \
     TILE(Wide, 128, 192, 5, 1.45)
 
-/* fused: fitted to 570 products on an H200, except for fused_copy, which is from a profile, and
- * fused_second_split and fused_copying, which are from 80 products. */
+/* fused: fitted to 570 products on an H200, except for fused_copy, which is from a profile,
+ * fused_second_split and fused_copying, which are from 80 products, and fused_last_wave, which is
+ * from 142. */
 static const double fused_start = 24700;            /* cycles of all launches */
 static const double fused_work = 1080;              /* cycles of a block for each tile */
 static const double fused_wide_chunk = 2288;        /* cycles of a K chunk, 128 columns */
@@ -70,6 +71,7 @@ static const double fused_store = 0.55;             /* cycles to check and store
 static const double fused_adding = 3150;            /* cycles of the kernel that adds slices of K */
 static const double fused_adding_mirrored = 3000;   /* and to store at two places (assumed) */
 static const double fused_slice = 730;              /* cycles of that for each slice */
+static const double fused_last_wave = 9000;         /* more if only the last wave is divided */
 static const double fused_splitk_reduce_rate = 8.3; /* bytes per cycle and multiprocessor of that */
 static const double fused_mn_major = 1.62;      /* cycles per step of K to split an MN-major B */
 static const double fused_second_split = 12000; /* or for a long K cycles of a second kernel */

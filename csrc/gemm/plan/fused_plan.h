@@ -97,7 +97,7 @@ static inline double fused_product_cycles(const Sgemm *p, int64_t tiles, const F
     const double sums = 8 * (double)divided * results;
     const double of_slice = fused_slice + sums / (fused_splitk_reduce_rate * multiprocessors);
     return of_whole + (double)ceil_div(divided * plan->slices, multiprocessors) * of_part +
-           fused_adding + plan->slices * of_slice;
+           fused_adding + (plan->whole > 0 ? fused_last_wave : 0) + plan->slices * of_slice;
 }
 
 /* The elements of B as it is split: padded to whole tiles. */
