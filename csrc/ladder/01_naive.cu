@@ -2,8 +2,8 @@
 // block     32 x 32 threads, one result each; threadIdx.x runs down a column of C.
 // traffic   8 bytes of load requests per multiply-add: one element of A and one of B; nothing is
 //           reused.
-// bound by  uncoalesced loads: the 32 threads of a warp read 32 rows of A, and so 32 sectors (of 32
-//           bytes, which memory delivers as a whole) for 32 floats.
+// bound by  uncoalesced loads: the 32 threads of a warp read 32 rows of A, and so 32 lines of the
+//           cache. Of each, memory delivers one sector of 32 bytes, for one float.
 // next      coalesced: give neighbouring threads neighbouring columns.
 // C = alpha * A @ B + beta * C. The matrices are row-major, of any size: A is M x K, B is K x N.
 // Launch: ((N - 1) / BN + 1) * ((M - 1) / BM + 1) blocks of (BM, BN) threads.

@@ -1,7 +1,8 @@
 // idea      give each warp a square of C, and each thread more of it: a load serves more products.
 // block     128 x 256 results, 64 x 64 per warp, 8 x 16 per thread; tiles 128 x 8 and 8 x 256.
 // traffic   6 / 128 bytes from global memory per multiply-add, and 6 / 8 from shared memory.
-// bound by  registers: 128 results, 48 values of two steps, 12 on their way to shared memory.
+// bound by  issue slots. Registers allow one block per SM: a thread has 128 results, 48 values of
+//           two steps, and 12 on their way to shared memory.
 // next      async: copy tiles straight to shared memory, past the registers.
 // C = alpha * A @ B + beta * C. The matrices are row-major, of any size: A is M x K, B is K x N.
 // Launch: ((N - 1) / BN + 1) * ((M - 1) / BM + 1) blocks of THREADS threads.
