@@ -338,13 +338,15 @@ template <class T, class Rows = RowsInOrder, bool ALONE = false> struct CheckedT
                check_threshold;
     }
 
-    /* The results inside C. Not one by one: at an edge of C, a thread may have none. */
+    /* The results inside C: counts columns, since at an edge of C a loop over results is slow. */
     __device__ __forceinline__ Bits find_inside() const
     {
-        const int rows = clamped(q.p.C.rows - tile.row),
-                  left = clamped(q.p.C.cols - tile.col) - col;
-        const int pairs = left <= 0 ? 0 : (left + 6) / 8; // whole ones, every 8 columns
-        const int cols = pairs >= T::NI ? 2 * T::NI : 2 * pairs + (left > 0 && left % 8 == 1);
+        const int rows = clamped(q.p.C.rows - tile.row);
+        const int left = clamped(at_most(q.p.C.cols - tile.col, T::BN)) - col;
+        const int pairs =
+            left <= 0 ? 0 : (left + 6) / 8;          // inside C; this thread has one in 8 columns
+        const bool half = left > 0 && left % 8 == 1; // of the next pair
+        const int cols = pairs >= T::NI ? 2 * T::NI : 2 * pairs + half;
         const uint64_t of_row = cols == 0 ? 0 : ~uint64_t{0} >> (64 - cols);
         Bits found = {};
         UNROLL(2 * T::MI)
@@ -460,7 +462,7 @@ template <class T, class Rows = RowsInOrder, bool ALONE = false> struct CheckedT
         } else {
             const bool is_whole =
                 first_row + T::WM <= q.p.C.rows && first_col + T::WN <= q.p.C.cols;
-            const bool by_columns = q.p.C.row_stride == 1; // C of a transposed problem
+            const bool by_columns = q.p.C.row_stride == 1; // as in a transposed problem
             if (__all_sync(0xffffffff, is_whole && (in_float4s || by_columns) && scales.narrow &&
                                            failing.count() == 0)) {
                 const auto narrow = [](float x, int scale) { return x * power_of_two(-scale); };
@@ -475,7 +477,7 @@ template <class T, class Rows = RowsInOrder, bool ALONE = false> struct CheckedT
                 return;
             }
             if (first_row >= q.p.C.rows || first_col >= q.p.C.cols) {
-                return;
+                return; // no barrier of the tile's threads follows
             }
 #ifdef SGEMM_TRACED
             name_array("staging", staging_of_warps, sizeof(Staging) * T::threads / 32);
@@ -968,8 +970,7 @@ struct InOneSum {
     }
 };
 
-/* All results of a tile that is_stored(row, column in the tile). */
-
+/* Computes the results of a tile with is_stored(row, column in the tile). */
 template <class T, ElementType A_ELEMENT, class Sums, class IsStored>
 KERNEL_BODY void recompute_block(const Fp16Product &q, const FailedTile<T> &failed,
                                  const IsStored &is_stored)

@@ -25,8 +25,7 @@ struct FusedTile : SplitTile<GROUP, STAGES, MN_MAJOR> {
 
 /* The producer thread. It is ahead by all stages, so the next tile, if any, is loaded while this
  * one is checked and stored. */
-template <class T, class Q>
-KERNEL_BODY void load_chunks(const Q &q, typename T::Shared &shared)
+template <class T, class Q> KERNEL_BODY void load_chunks(const Q &q, typename T::Shared &shared)
 {
     RingPosition<T::stages> to;
     UNROLL(1)
@@ -37,8 +36,7 @@ KERNEL_BODY void load_chunks(const Q &q, typename T::Shared &shared)
 }
 
 /* The consumer threads of a warpgroup. */
-template <class T, class Q>
-KERNEL_BODY void multiply_chunks(const Q &q, typename T::Shared &shared)
+template <class T, class Q> KERNEL_BODY void multiply_chunks(const Q &q, typename T::Shared &shared)
 {
     typedef typename T::Group Group;
     const int group = threadIdx.x / Group::threads, thread = threadIdx.x % Group::threads;
@@ -51,7 +49,7 @@ KERNEL_BODY void multiply_chunks(const Q &q, typename T::Shared &shared)
         float sum[1][Group::NI][4] = {};
         RowOfA rows[2] = {};
         multiply_work<T>(work, shared, row, first, ahead, rows, sum, [](int) {});
-        if (number + q.blocks >= q.work_items) {
+        if (number + q.blocks >= q.work_items) { // only the last results are left to store
             griddep_launch_dependents();
         }
         const Fp16Product &product = product_of(q, work);

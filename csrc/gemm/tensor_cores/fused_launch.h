@@ -56,7 +56,8 @@ Status launch_batch(FusedProduct *q, bool overlaps, unsigned most_blocks, const 
     return launch_product<T>(q, tiles_computed<T>(p.C), a, overlaps, most_blocks, where);
 }
 
-/* Checks the results in tiles of ADDED columns. If there are whole tiles, these are theirs. */
+/* add_slices has tiles of ADDED columns. If some tiles are not divided, that is their width, too:
+ * `recompute` reads one list for both. */
 template <class T, int ADDED>
 Status launch_tile(const Sgemm *problem, const Launch *where, const FusedPlan &plan,
                    unsigned most_blocks)

@@ -35,7 +35,7 @@ struct FusedProduct {
 struct Work {
     unsigned matrix, tile;
     bool divided;
-    unsigned part; // if divided: its slice, numbered through all divided tiles
+    unsigned part; // if divided, its slice, numbered through all divided tiles; otherwise not used
     int begin, end;
 
     __device__ __forceinline__ Work(const FusedProduct &q, unsigned number)

@@ -255,7 +255,8 @@ Status launch_mixed_product(FusedProduct q, const Fp16Product &product, bool ove
     return status.code == STATUS_OK ? launch_adding<Adding>(q, where) : status;
 }
 
-/* Checks the results in tiles of ADDED columns. If there are whole tiles, these are theirs. */
+/* add_slices has tiles of ADDED columns. If some tiles are not divided, that is their width, too:
+ * `recompute` reads one list for both. */
 template <class T, int ADDED>
 Status launch_mixed_tile(const Sgemm *problem, const Launch *where, const FusedPlan &plan)
 {
