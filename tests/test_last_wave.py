@@ -25,7 +25,7 @@ class Case(NamedTuple):
 
 
 NARROW = Case(4, 620, 60, 17 * CHUNK, 3, 512)
-WIDE = Case(9, 620, 140, 25 * CHUNK, 5, 512, 128)
+WIDE = Case(9, 620, 140, 33 * CHUNK, 5, 512, 128)
 
 
 def launched_by(name: str, A: Float32, B: Float32, **options) -> tuple[Float32, set[str]]:
@@ -43,10 +43,10 @@ def launched_by(name: str, A: Float32, B: Float32, **options) -> tuple[Float32, 
         NARROW,
         WIDE,
         NARROW._replace(M=513),  # the last tile has one row
-        NARROW._replace(K=12 * CHUNK),  # a block computes several tiles
-        NARROW._replace(K=9 * CHUNK - 4, slices=2),  # slices of different lengths
+        NARROW._replace(K=16 * CHUNK, slices=4),  # slices of equal lengths
+        NARROW._replace(K=14 * CHUNK - 4),  # the last slice is shorter, and so is its last chunk
         Case(6, 1000, 60, 17 * CHUNK, 3, 768),  # two tiles
-        NARROW._replace(K=7 * CHUNK, first_row=620),  # too few chunks for two slices
+        NARROW._replace(K=12 * CHUNK, first_row=620),  # too few chunks: slices would take longer
         NARROW._replace(M=800, first_row=800),  # two slices of three tiles do not fit in a wave
         NARROW._replace(M=900, first_row=900),  # whole waves
     ],
