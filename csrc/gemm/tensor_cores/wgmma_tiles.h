@@ -8,8 +8,8 @@
 
 namespace {
 
-/* Each of GROUPS consumer warpgroups computes 64 x BN_ results. If not BATCHED, there is one matrix,
- * so its first row is 0. */
+/* Each of GROUPS consumer warpgroups computes 64 x BN_ results. If not BATCHED, there is one
+ * matrix, so its first row is 0. */
 template <int GROUPS, int BN_, int STAGES, bool SYMMETRIC, bool BATCHED> struct WgmmaTile {
     static constexpr bool symmetric = SYMMETRIC, batched = BATCHED;
     static constexpr int stacked = 1;
