@@ -79,6 +79,12 @@ uint16_t draw(Random &random, const Kind &kind, ElementType element)
     return static_cast<uint16_t>(sign | bits_of_float(magnitude) >> 16);
 }
 
+uint16_t *element_16bit(const Matrix &X, int64_t row, int64_t col, unsigned matrix = 0)
+{
+    return reinterpret_cast<uint16_t *>(X.data) + matrix * X.batch_stride + row * X.row_stride +
+           col * X.col_stride;
+}
+
 /* Matrices with NaN between their rows or columns, and around them. */
 struct Operand {
     Matrix X;
