@@ -19,8 +19,8 @@ SHAPES = [
     ("fused", 1, "auto", 1, (517, 515)),
     ("fused", 1, "auto", 4, (256, 256)),
     ("add_slices", 12, "auto", 1, (200, 2500)),
-    ("add_slices", 7, "auto", 1, (517, 512)),  # the last one of 15 tiles is divided
-    ("add_slices", 10, "auto", 1, (517, 1088)),  # the last five
+    ("add_slices", 5, "auto", 2, (257, 640)),  # the last two of 12 tiles are divided
+    ("add_slices", 9, "auto", 2, (387, 768)),  # the last two of 20, into three slices
 ]
 """A kernel, and products for which it is launched: multiprocessors, variant, batch, M and K."""
 
