@@ -9,7 +9,7 @@ import sgemm_kernels as sk
 from sgemm_kernels.custom import for_gpu, nvrtc
 
 from . import judge_rates
-from .judge_rates import FOLDER, PAGE, mutants, recorded, with_tables
+from .judge_rates import FOLDER, PAGE, mutants, recorded, with_loop, with_tables
 from .support import with_header
 
 pytestmark = pytest.mark.usefixtures("custom_cache")
@@ -43,7 +43,7 @@ def test_the_results_are_of_the_mutants_and_the_page_shows_them():
 def unusual(entry):
     if "text" in entry:
         return sk.kernel(entry["text"], name="unusual", grid=entry["grid"], block=entry["block"])
-    text = sk.source(entry["rung"])
+    text = with_loop(entry["rung"])
     for old, new in entry["changes"]:
         assert old in text, old
         text = text.replace(old, new)
