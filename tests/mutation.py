@@ -55,7 +55,7 @@ FIRST = ("accuracy", "exact", "special", "auto", "many", "same_bits")
 """The tests that find most mistakes soon: tests/test_NAME.py."""
 THEN = (
     *("tensor_cores", "shapes", "layouts", "out", "addend", "empty", "batches", "streamk"),
-    *("tma", "bits", "repeatable", "properties", "last_wave"),
+    *("tma", "bits", "repeatable", "properties", "last_wave", "edges"),
 )
 WHOLE_FILES = {
     "tma": {"test_tma.py"},
