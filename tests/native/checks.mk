@@ -124,7 +124,7 @@ FUSED_BUGS := $(filter fused_%,$(BUGS))
 LADDER_BUGS := $(filter-out fused_%,$(BUGS))
 .PRECIOUS: build/planted/%.cu
 $(FUSED_BUGS:%=build/planted/%.cu): $(addprefix csrc/gemm/tensor_cores/, \
-		fused.cu fused_launch.h fused_slices.h split_in_registers.h)
+		fused.cu fused_launch.h fused_tiles.h fused_slices.h split_in_registers.h)
 $(LADDER_BUGS:%=build/planted/%.cu): $(RUNGS)
 build/planted/%.cu: tests/native/plant.py
 	@mkdir -p $(@D)

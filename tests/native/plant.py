@@ -16,7 +16,7 @@ from build_backend import rungs  # noqa: E402
 
 FUSED = ROOT / "csrc/gemm/tensor_cores/fused.cu"
 
-HEADERS = ("fused_launch.h", "fused_slices.h", "split_in_registers.h")
+HEADERS = ("fused_launch.h", "fused_tiles.h", "fused_slices.h", "split_in_registers.h")
 """What the rung includes of its own; these texts take the places of the #include lines."""
 
 STORED_SLICE = "            store_slice<Group>(q, work.part, rows, sum, own);"
@@ -67,7 +67,8 @@ def text_of_fused() -> str:
     """The source with the text of its own headers."""
     source = FUSED.read_text()
     for header in HEADERS:
-        source = source.replace(f'#include "{header}"\n', (FUSED.parent / header).read_text())
+        line = f'#include "{header}"\n'
+        source = source.replace(line, (FUSED.parent / header).read_text(), 1).replace(line, "")
     return source
 
 
