@@ -11,6 +11,8 @@ from sgemm_kernels.custom.cases import tile_of
 from sgemm_kernels.custom.compiler import Source, library, sanitizer_build
 from sgemm_kernels.custom.failures import placed
 
+from .judge_rates import with_loop
+from .mutation import LOOPS
 from .support import with_header
 
 pytestmark = pytest.mark.usefixtures("custom_cache")
@@ -246,7 +248,8 @@ def test_a_mistake_in_a_plain_kernel_is_named(name):
 @pytest.mark.parametrize("name", RUNGS)
 def test_a_mistake_in_a_rung_is_named(name):
     (rung, old, new), expected = RUNGS[name]
-    source = Source(Path("mine.cu"), changed(with_header(rung), old, new))
+    text = with_loop(rung) if rung in LOOPS else with_header(rung)
+    source = Source(Path("mine.cu"), changed(text, old, new))
     tile = tile_of(next(v for v in sk.variants() if v.name == rung))
     check_words(source, first_of(source, tile), *expected)
 
