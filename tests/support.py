@@ -37,6 +37,16 @@ MARGIN = 64  # bytes on either side of a placed matrix
 FILLER = 0xFF  # four make a NaN, so a read outside the matrix shows in the result
 
 
+def launched_by(name: str, A: Float32, B: Float32, **options: Any) -> tuple[Any, set[str]]:
+    """The result of `run` on the CPU device, and the names of the launched kernels."""
+    _core._launched(True)
+    try:
+        result = sgemm_kernels.run(name, A, B, device="cpu", **options)
+    finally:
+        launched = _core._launched(False)
+    return result, launched
+
+
 def with_header(name: str) -> str:
     """The text of a kernel that is written with kernel.h: a rung as it was before it became plain
     CUDA, or the library's kernel of that name."""

@@ -14,7 +14,14 @@ from sgemm_kernels import _core, run
 from sgemm_kernels._accuracy import expect
 from sgemm_kernels.proving.models import MODELS, emulated
 
-from .support import MULTIPROCESSORS, printed_by, printed_over_fake_cuda, same_bits, uniform
+from .support import (
+    MULTIPROCESSORS,
+    launched_by,
+    printed_by,
+    printed_over_fake_cuda,
+    same_bits,
+    uniform,
+)
 
 SETTING = MULTIPROCESSORS
 ON_TENSOR_CORES = "waves"
@@ -52,16 +59,6 @@ layouts of A and B."""
 def in_layout(matrices, layout):
     """A copy of the matrices whose rows, or for F columns, are contiguous."""
     return np.ascontiguousarray(matrices.mT).mT if layout == "F" else np.ascontiguousarray(matrices)
-
-
-def launched_by(name, A, B, **options):
-    """The result on the CPU device, and the names of the launched kernels."""
-    _core._launched(True)
-    try:
-        result = run(name, A, B, device="cpu", **options)
-    finally:
-        launched = _core._launched(False)
-    return result, launched
 
 
 @contextlib.contextmanager

@@ -7,8 +7,7 @@ import pytest
 
 from sgemm_kernels._accuracy import expect
 
-from .support import MULTIPROCESSORS, same_bits, uniform
-from .test_last_wave import launched_by
+from .support import MULTIPROCESSORS, launched_by, same_bits, uniform
 from .test_tensor_cores import CHUNK, TILE_SIZES
 
 

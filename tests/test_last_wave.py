@@ -5,10 +5,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from sgemm_kernels import _core, run
+from sgemm_kernels import run
 from sgemm_kernels._accuracy import expect
 
-from .support import MULTIPROCESSORS, Float32, same_bits, uniform
+from .support import MULTIPROCESSORS, launched_by, same_bits, uniform
 from .test_tensor_cores import CHUNK, fused_model, scaled, uneven
 
 
@@ -26,15 +26,6 @@ class Case(NamedTuple):
 
 NARROW = Case(4, 620, 60, 17 * CHUNK, 3, 512)
 WIDE = Case(9, 620, 140, 33 * CHUNK, 5, 512, 128)
-
-
-def launched_by(name: str, A: Float32, B: Float32, **options) -> tuple[Float32, set[str]]:
-    _core._launched(True)
-    try:
-        result = run(name, A, B, device="cpu", **options)
-    finally:
-        launched = _core._launched(False)
-    return result, launched
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from sgemm_kernels import _core, run
+from sgemm_kernels import run
 from sgemm_kernels._accuracy import expect
 
-from .support import MULTIPROCESSORS, printed_over_fake_cuda, same_bits, uniform
+from .support import MULTIPROCESSORS, launched_by, printed_over_fake_cuda, same_bits, uniform
 
 SHAPES = [
     ("tiled_symmetric", 1, "simt", 1, (300, 90)),
@@ -23,15 +23,6 @@ SHAPES = [
     ("add_slices", 9, "auto", 2, (387, 768)),  # the last two of 20, into three slices
 ]
 """A kernel, and products for which it is launched: multiprocessors, variant, batch, M and K."""
-
-
-def launched_by(name, A, B, **options):
-    _core._launched(True)
-    try:
-        result = run(name, A, B, device="cpu", **options)
-    finally:
-        launched = _core._launched(False)
-    return result, launched
 
 
 def check(name, A, *, C, alpha=1.0, beta=0.0):
